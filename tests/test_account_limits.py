@@ -98,7 +98,7 @@ def test_the_runs_own_limit_holds_the_whole_run():
     deployment = organization({FIRST: 2, SECOND: 3}, run={"max_acts": 4, "max_share": "100%"})
     assert steps(deployment) == {FIRST: {"hold"}, SECOND: {"hold"}}
     [hold] = standing_holds(deployment)
-    assert (hold.exceeded.limit, hold.because) == (LimitName.ACTIONS, "5 actions in this run exceed run.max_acts: 4")
+    assert (hold.exceeded.limit, hold.because) == (LimitName.ACTIONS, "5 actions in all accounts exceed run.max_acts: 4")
     finding = deployment.sweep().findings[0]
     assert finding.step.because.endswith("Run `reaper release --all` to allow it")
 
@@ -107,7 +107,7 @@ def test_the_runs_share_of_a_kind_holds_the_whole_run():
     deployment = organization({FIRST: 2, SECOND: 3}, run={"max_share": "60%"})
     assert steps(deployment) == {FIRST: {"hold"}, SECOND: {"hold"}}
     [hold] = standing_holds(deployment)
-    assert hold.because == "5 of 5 sagemaker-endpoint resources in this run exceed run.max_share: 60%"
+    assert hold.because == "5 of 5 sagemaker-endpoint resources in all accounts exceed run.max_share: 60%"
 
 
 def test_what_an_account_holds_does_not_count_for_the_run():

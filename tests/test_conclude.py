@@ -179,7 +179,7 @@ def test_two_concludes_report_an_earlier_runs_action_once(deployment: FakeDeploy
 @pytest.mark.parametrize(
     ("fields", "because"),
     [
-        pytest.param({"snoozed_by": "jo@example.com"}, "it was snoozed since this was decided", id="snoozed"),
+        pytest.param({"snoozed_by": "jo@example.com"}, "snoozed until 2026-11-22 10:17 UTC by jo@example.com", id="snoozed"),
         pytest.param({"idle_since": None}, "its ledger record changed since this was decided", id="changed"),
     ],
 )
@@ -446,7 +446,7 @@ def test_a_host_snoozed_since_the_decision_silences_what_lives_in_it(deployment:
     run = phases(deployment)
     write(deployment, snoozed_until=deployment.now + DAY, snoozed_at=deployment.now)
     report = run.conclude()
-    assert finding_of(report, "inner").step.because == "its host was snoozed since this was decided"
+    assert "its host is snoozed until" in finding_of(report, "inner").step.because
     assert to_owner(deployment) == []
 
 

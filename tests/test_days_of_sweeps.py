@@ -69,18 +69,25 @@ def test_a_signal_that_breaks_hour_by_hour_trips_the_breaker(every: timedelta):
     assert len(jumped_places(deployment)) == 1
 
 
-@pytest.mark.parametrize("broken", [24, 8], ids=["every signal", "a third of them"])
+@pytest.mark.parametrize(
+    ("broken", "left"),
+    [
+        pytest.param(24, {}, id="every signal"),
+        pytest.param(8, {}, id="a third of them"),
+        pytest.param(24, {"variants": 2, "least": 1}, id="scaled in"),
+    ],
+)
 @pytest.mark.parametrize(("every", "most"), [(DAY, 0), (HOUR, 6)], ids=["daily", "hourly"])
-def test_what_was_just_stopped_still_counts_as_idle_for_a_jump(every: timedelta, most: int, broken: int):
+def test_what_was_just_stopped_still_counts_as_idle_for_a_jump(every: timedelta, most: int, broken: int, left: dict[str, Any]):
     """Without a share as a cap and with a short grace, an hourly sweep sees two idle things at a time."""
     deployment = deployment_of(0, "max_acts: 50, max_share: 100%")
     for index in range(24):
         until = DAYS_BEFORE if index < broken else 30
-        deployment.cloud.add(f"t-{index:02}", uses=[NOW + day * DAY + index * HOUR for day in range(-20, until)])
+        deployment.cloud.add(f"t-{index:02}", uses=[NOW + day * DAY + index * HOUR for day in range(-20, until)], **left)
     sweep_for(deployment, (DAYS_BEFORE + 5) * DAY, every)
     assert len(ended(deployment)) <= most
     [row] = holds.standing_rows(deployment.ledger, deployment.now).values()
-    words = " or were just acted on, up from 0%" if every == HOUR else ", up from 0%"
+    words = " or were acted on, up from 0%" if every == HOUR and not left else ", up from 0%"
     assert f"sagemaker-endpoint resources are idle{words}" in row.jumps[0].because
 
 
@@ -96,6 +103,20 @@ def test_a_jump_is_over_once_what_is_left_is_used_again():
     sweep_for(deployment, 2 * DAY, HOUR)
     assert jumped_places(deployment) == set()
     assert len(ended(deployment)) == stopped
+
+
+def test_what_was_restored_and_kept_is_no_part_of_a_standing_jump():
+    deployment = deployment_of(0, "max_acts: 50, max_share: 100%")
+    used_daily(deployment, 24, until_day=30)
+    for index in range(8):
+        deployment.cloud.things[f"daily-{index:02}"].uses = [NOW + day * DAY + index * HOUR for day in range(-20, DAYS_BEFORE)]
+    sweep_for(deployment, (DAYS_BEFORE + 2) * DAY, HOUR)
+    assert len(jumped_places(deployment)) == 1
+    for name in ended(deployment):
+        deployment.cloud.things[name].running_since = deployment.cloud.things[name].changed = deployment.now
+        deployment.cloud.things[name].tags = {"reaper:keep": "true"}
+    sweep_for(deployment, 2 * DAY, HOUR)
+    assert jumped_places(deployment) == set()
 
 
 def test_what_office_hours_ended_is_no_jump():
@@ -264,10 +285,10 @@ def stop(deployment: FakeDeployment, *names: str) -> None:
             "max_usd_per_hour: 5",
             "the cost of 4 actions in account 123456789012 (2 due, 2 in the last 22 hours), $5.63 an hour, exceeds max_usd_per_hour: 5",
         ),
-        ("run: {max_acts: 3}", "4 actions in this run (2 due, 2 in the last 22 hours) exceed run.max_acts: 3"),
+        ("run: {max_acts: 3}", "4 actions in all accounts (2 due, 2 in the last 22 hours) exceed run.max_acts: 3"),
         (
             "run: {max_share: 50%}",
-            "4 of 6 sagemaker-endpoint resources in this run (2 due, 2 in the last 22 hours) exceed run.max_share: 50%",
+            "4 of 6 sagemaker-endpoint resources in all accounts (2 due, 2 in the last 22 hours) exceed run.max_share: 50%",
         ),
     ],
     ids=["max_acts", "max_share", "max_usd_per_hour", "run.max_acts", "run.max_share"],
@@ -400,8 +421,10 @@ def test_an_unreadable_row_of_what_was_acted_on_holds_everything(text: str):
     deployment.now += 2 * HOUR
     assert deployment.ledger.write_row(acted.acted_row(ACCOUNT), {"acted": text}, 0, deployment.now)
     assert finding_of(deployment.sweep(), "idle-00").step.name is StepName.HOLD
-    with pytest.raises(CloudError, match="what was acted on can't be read"):
+    with pytest.raises(CloudError) as raised:
         holds.read_hold_rows(deployment.ledger, [TARGET], deployment.now)
+    said = f"ledger:Read: the row 'acted {ACCOUNT}' with what was acted on can't be read; delete it, which costs one day's count"
+    assert str(raised.value) == said
 
 
 # --- protections that end

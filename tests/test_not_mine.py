@@ -153,6 +153,16 @@ def test_tags_that_cannot_be_read_do_not_end_it(disowned: FakeDeployment):
     assert disowned.memory("nb-7").disowned_by == DANA
 
 
+def test_another_owner_in_a_partial_look_does_not_end_it(disowned: FakeDeployment):
+    thing = disowned.cloud.things["nb-7"]
+    thing.tags, thing.incomplete_replies = {}, True
+    sweep(disowned, days=1)
+    thing.tags, thing.incomplete_replies = {"owner": DANA}, False
+    sweep(disowned, days=3)
+    assert (disowned.memory("nb-7").disowned_by, disowned.cloud.log) == (DANA, [])
+    assert [mail.to for mail in to_owners(disowned)] == [ADMINS]
+
+
 def test_a_recreated_resource_is_the_owners_again(disowned: FakeDeployment):
     disowned.cloud.things["nb-7"].created = disowned.now + HOUR
     sweep(disowned, days=3)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import count
 
 import pytest
 
@@ -77,6 +78,12 @@ def not_mine(deployment: FakeDeployment, thing: FakeResource) -> None:
     thing.tags = {"reaper:owner": "lee@example.com"}
 
 
+def notify_without_a_price(deployment: FakeDeployment, thing: FakeResource) -> None:
+    thing.instance = "ml.unheard.of"
+    seen({"reaper:action": "notify"}, text=POLICY + PRICED)(deployment, thing)
+    thing.instance = "ml.g5.xlarge"
+
+
 @pytest.mark.parametrize(
     ("change", "host"),
     [
@@ -94,6 +101,7 @@ def not_mine(deployment: FakeDeployment, thing: FakeResource) -> None:
         pytest.param(seen(text=POLICY.replace("action: stop", "action: notify")), "", id="notify by rule"),
         pytest.param(seen(text=POLICY + CANARY), "", id="out of the canary"),
         pytest.param(seen(text=POLICY + CANARY, mode=Mode.ANNOUNCE), "", id="out of the canary, in announce"),
+        pytest.param(notify_without_a_price, "", id="notify by tag, under a rule in doubt"),
         pytest.param(not_mine, "", id="another owner for a day"),
     ],
 )
@@ -171,21 +179,51 @@ def test_what_merely_delays_or_hides_an_action_leaves_its_notice(change: Change)
     assert step(deployment, after=HOUR) is StepName.STOP
 
 
-def test_a_keep_that_only_the_look_before_an_action_saw_uses_up_its_notice():
-    deployment, thing = deployed()
-    own = dict(thing.tags or {})
+def tagged_for_the_look(deployment: FakeDeployment, thing: FakeResource, tag: dict[str, str], number: int) -> None:
+    """The next sweep withdraws its stop: the tag is there from that look at the resource until the sweep ends."""
+    own, looks = dict(thing.tags or {}), count(1)
 
-    def keep(call: str, name: str) -> None:
-        if call == "look":
-            thing.tags = {**own, "reaper:keep": "true"}
+    def put(call: str, name: str) -> None:
+        if call == "look" and next(looks) == number:
+            thing.tags = {**own, **tag}
 
-    deployment.cloud.before_call = keep
-    deployment.now += 3 * DAY
-    deployment.sweep()
+    deployment.cloud.before_call = put
+    assert step(deployment) is StepName.STOP
     assert deployment.cloud.log == []
     deployment.cloud.before_call, thing.tags = lambda call, name: None, own
+
+
+LOOKS = pytest.mark.parametrize("number", [1, 2, 3], ids=["first look", "end of the look", "permit"])
+
+
+@LOOKS
+@pytest.mark.parametrize("tag", [{"reaper:keep": "true"}, {"reaper:action": "notify"}], ids=["keep", "notify"])
+def test_a_tag_that_only_a_look_before_an_action_saw_uses_up_its_notice(tag: dict[str, str], number: int):
+    deployment, thing = deployed()
+    deployment.now += 3 * DAY
+    tagged_for_the_look(deployment, thing, tag, number)
     assert step(deployment, after=HOUR) is StepName.WARN
     assert step(deployment, after=3 * DAY) is StepName.STOP
+
+
+@pytest.mark.parametrize("number", [2, 3])
+def test_another_tag_that_a_look_before_an_action_saw_leaves_its_notice(number: int):
+    deployment, thing = deployed()
+    deployment.now += 3 * DAY
+    tagged_for_the_look(deployment, thing, {"note": "mine"}, number)
+    assert step(deployment, after=HOUR) is StepName.STOP
+    assert [move for move, _, _ in deployment.cloud.log] == [StepName.STOP]
+
+
+@LOOKS
+def test_a_tag_that_only_a_look_saw_uses_up_an_enrolment(number: int):
+    deployment = FakeDeployment(policy=policy(POLICY + OFFICE), now=MONDAY)
+    deployment.cloud.kind_name = STARTABLE
+    thing = deployment.cloud.add("churn", tags={"reaper:owner": "lee@example.com"})
+    assert step(deployment) is StepName.WARN
+    deployment.now += 2 * DAY + HOUR
+    tagged_for_the_look(deployment, thing, {"reaper:keep": "true"}, number)
+    assert [step(deployment, after=DAY) for _ in range(3)] == [StepName.NONE] * 3
 
 
 def test_a_snooze_of_its_host_that_only_the_look_saw_uses_up_its_notice():
@@ -243,10 +281,34 @@ def test_a_void_enrolment_keeps_no_notice_from_an_owner_in_notify(rules: str):
     assert "on or after" not in deployment.channel.messages[-1].text
 
 
-def test_a_protection_counts_even_while_the_row_is_dated_ahead():
+def used(deployment: FakeDeployment, thing: FakeResource) -> None:
+    thing.uses.append(deployment.now + timedelta(minutes=30))
+    step(deployment, after=DAY)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(seen({"reaper:keep": "true"}), id="a keep"),
+        pytest.param(seen({"reaper:action": "notify"}), id="notify by tag"),
+        pytest.param(seen({"reaper:owner": "sam@example.com"}), id="another owner"),
+        pytest.param(seen(text=POLICY + CANARY), id="out of the canary"),
+        pytest.param(used, id="use"),
+    ],
+)
+@pytest.mark.parametrize("by", ["its row", "its notice"])
+def test_what_uses_up_a_notice_counts_even_while_it_is_dated_ahead(change: Change, by: str):
     deployment, thing = deployed()
-    update_memory(deployment.ledger, deployment.cloud.id("churn"), lambda memory: replace(memory, reminders=1), NOW + 4 * DAY)
-    before, thing.tags = thing.tags, {**(thing.tags or {}), "reaper:keep": "true"}
-    assert step(deployment, after=HOUR) is StepName.NONE
-    thing.tags = before
-    assert step(deployment, after=5 * DAY) is StepName.WARN
+    ahead = {"reminders": 1} if by == "its row" else {"warned_at": NOW + 2 * DAY}
+    update_memory(deployment.ledger, deployment.cloud.id("churn"), lambda memory: replace(memory, **ahead), NOW + 2 * DAY)
+    change(deployment, thing)
+    assert deployment.memory("churn").warned_at is None
+    assert step(deployment, after=4 * DAY + HOUR) is StepName.WARN
+
+
+def test_a_row_that_is_merely_dated_ahead_stays():
+    deployment, _ = deployed()
+    update_memory(deployment.ledger, deployment.cloud.id("churn"), lambda memory: replace(memory, reminders=1), NOW + 2 * DAY)
+    before = deployment.memory("churn")
+    assert step(deployment, after=DAY) is StepName.NONE
+    assert deployment.memory("churn") == before

@@ -15,7 +15,7 @@ from reaper.calendars.resolve import calendar_rows
 from reaper.case import PLANNED, Coverage, Finding, Outcome, Report, Step
 from reaper.coverage import add_failure_row, failure_row
 from reaper.errors import ReaperError, SettingsError
-from reaper.handover import Acted, Decided, Decision, Observed
+from reaper.handover import Acted, Decided, Observed
 from reaper.ledger.lease import RunLeases
 from reaper.ledger.ledger import RETENTION, Ledger
 from reaper.ledger.opening import ensure_format
@@ -27,7 +27,7 @@ from reaper.notices.context import ConcludeContext, NoticeRound, Part, attempt, 
 from reaper.notices.escalation import send_escalations
 from reaper.notices.forecast import NoticeContext
 from reaper.notices.monthly_mail import send_monthly_mail
-from reaper.notices.owner_notice import is_reportable
+from reaper.notices.owner_notice import is_reportable, notice_address
 from reaper.notices.sending import (
     NOT_NOTIFIED,
     channel_failures,
@@ -52,6 +52,9 @@ from reaper.report.run_report import finding_key, finding_of, join_findings, lef
 from reaper.savings.record import Sweep, record_savings
 
 NOT_BEGUN = "the action wasn't started, because this run ended early; the next sweep decides again"
+LATE_MAIL = "its owner first gets the mail about what an earlier run did to it"
+SUMMARY_DUE = Step(name=StepName.REMIND, because="office hours apply to it, and its weekly summary is due")
+"""The summary of a resource that office hours stop or start in this very run, and so is never just reminded of."""
 
 
 def conclude(parts: Iterable[Observed], decided: Decided, acted: Iterable[Acted], context: ConcludeContext) -> Report:
@@ -98,15 +101,18 @@ def _conclude_run(
     if not _can_write(leases.ledger, context, rows) or (findings and not decided.leased):
         return run_report(findings, (*cloud_rows, *rows), decided, context)
     mails = _recalled(_new_round(findings, rows, decided, context, leases))
-    untold, failed = _still_untold([*decided.untold, *(action for part in acted for action in part.settled)], mails)
+    earlier = [*decided.untold, *(action for part in acted for action in part.settled)]
+    told, errors = told_hints([action.hint for action in earlier], mails.known, mails.ledger)
+    untold = {action.hint.id: action for action in earlier if action.hint not in told}
     cases = {id_: decision.case for id_, decision in mails.decisions.items()}
-    untold_findings = {id_: untold_finding(action, cases.get(id_)) for id_, action in untold.items()}
+    known = dict(mails.known)
+    untold_findings = {id_: _with_snooze(untold_finding(a, cases.get(id_)), known, mails) for id_, a in untold.items()}
+    mails = mails.after(Part(errors=errors), _left_for_late_mails(untold_findings, mails))
     may_notify = mails.memories is not None and not context.outcomes_only
-    needing_summary = [d for d in mails.decisions.values() if d.needs_summary and may_notify]
-    summaries = {d.case.resource.id: _summary_finding(d) for d in needing_summary}
+    due = {id_: d.reported_case for id_, d in mails.decisions.items() if d.needs_summary and may_notify}
+    summaries = {id_: finding_of(case, SUMMARY_DUE, PLANNED) for id_, case in due.items()}
     notices, unread = notice_context([*mails.findings.values(), *summaries.values()], mails)
-    mails = mails.after(failed, unread)
-    mails = mails.after(*_send_notices(notices, mails))
+    mails = mails.after(unread, *_send_notices(notices, mails))
     mails = mails.after(*_send_summaries(summaries, notices, mails))
     if may_notify:
         mails = mails.after(*_record_verdicts(mails))
@@ -166,26 +172,31 @@ def _recalled(mails: NoticeRound) -> NoticeRound:
     try:
         memories = mails.ledger.recall(ids, mails.context.clock())
     except ReaperError as error:
-        return mails.after(Part(findings={id_: _not_notified(f, error) for id_, f in mails.findings.items()}, errors=[error]))
+        failed = Outcome(result=Result.FAILED, error=f"{NOT_NOTIFIED}{error}")
+        notices = {id_: replace(f, outcome=failed) for id_, f in mails.findings.items() if f.step.name in NOTICES}
+        return mails.after(Part(findings=notices, errors=[error]))
     known = dict(memories)
     findings = {
-        id_: with_memory(_with_intent_outcome(f, known.get(id_, Memory()), mails), known.get(id_))
+        id_: with_memory(_with_snooze(_with_intent_outcome(f, known.get(id_, Memory()), mails), known, mails), known.get(id_))
         for id_, f in mails.findings.items()
     }
     mails = replace(mails, memories=memories).after(Part(findings=findings, errors=memories.errors))
     return mails.after(drop_changed_notices(mails))
 
 
-def _still_untold(untold: Sequence[UntoldAction], mails: NoticeRound) -> tuple[dict[str, UntoldAction], Part]:
-    """The actions of earlier runs without an accepted mail, not even from a conclude that ran before."""
-    told, errors = told_hints([action.hint for action in untold], mails.known, mails.ledger)
-    return {action.hint.id: action for action in untold if action.hint not in told}, Part(errors=errors)
+def _with_snooze(finding: Finding, known: Mapping[str, Memory], mails: NoticeRound) -> Finding:
+    """The finding of an action on what is snoozed now as one on a protected resource: its mail announces nothing that follows."""
+    case, now = finding.case, mails.context.clock()
+    own, host = known.get(case.resource.id, Memory()), intents.host_memory(case.resource, known)
+    because = possible_actions.snoozed_because(case, own, now, host) if finding.is_action else None
+    return replace(finding, case=replace(case, rule=replace(case.rule, protected_because=because))) if because else finding
 
 
-def _not_notified(finding: Finding, error: ReaperError) -> Finding:
-    if finding.step.name not in NOTICES:
-        return finding
-    return replace(finding, outcome=Outcome(result=Result.FAILED, error=f"{NOT_NOTIFIED}{error}"))
+def _left_for_late_mails(untold: Mapping[str, Finding], mails: NoticeRound) -> Part:
+    """The notices about what an earlier run acted on, left alone until its owner has the mail about that: it may be the notice itself."""
+    owners = mails.context.policy.owners
+    notices = {id_: f for id_, f in mails.findings.items() if f.step.name in NOTICES and id_ in untold}
+    return Part(findings={id_: left_alone(f, LATE_MAIL) for id_, f in notices.items() if notice_address(untold[id_], owners)})
 
 
 def _with_intent_outcome(finding: Finding, memory: Memory, mails: NoticeRound) -> Finding:
@@ -198,12 +209,6 @@ def _with_intent_outcome(finding: Finding, memory: Memory, mails: NoticeRound) -
     return replace(finding, outcome=Outcome(result=Result.REFUSED, because=NOT_BEGUN)) if is_missing else finding
 
 
-def _summary_finding(decision: Decision) -> Finding:
-    """The weekly summary of a resource that office hours stop or start in this very run, and so is never just reminded of."""
-    because = "office hours apply to it, and its weekly summary is due"
-    return finding_of(decision.reported_case, Step(name=StepName.REMIND, because=because), PLANNED)
-
-
 def _send_notices(notices: NoticeContext, mails: NoticeRound) -> list[Part]:
     """The notices and the mails about this run's actions, but for those that were sent, or are known not to be sent."""
 
@@ -213,7 +218,9 @@ def _send_notices(notices: NoticeContext, mails: NoticeRound) -> list[Part]:
             return record_notice(finding, receipt, sent, mails)
         return record_action_told(finding, hints[resource_id], receipt, mails)
 
-    waiting = {id_: f for id_, f in mails.findings.items() if not (_is_failed_notice(f) or _must_wait(f, mails))}
+    # A notice that failed before it was written is one whose ledger record couldn't be read.
+    failed = {id_ for id_, f in mails.findings.items() if f.step.name in NOTICES and f.outcome.result is Result.FAILED}
+    waiting = {id_: f for id_, f in mails.findings.items() if id_ not in failed and not _must_wait(f, mails)}
     hints = {
         id_: unfinished.unfinished_entry(f.case.resource, f.case.owner, f.step.name, mails.run.id, mails.now)
         for id_, f in waiting.items()
@@ -222,11 +229,6 @@ def _send_notices(notices: NoticeContext, mails: NoticeRound) -> list[Part]:
     told, errors = told_hints(hints.values(), mails.known, mails.ledger)
     due = {id_: f for id_, f in waiting.items() if hints.get(id_) not in told}
     return [Part(errors=errors), *send_owner_notices(due, hints, notices, accept, mails)]
-
-
-def _is_failed_notice(finding: Finding) -> bool:
-    """Whether it is a notice that failed before it could be written, because the ledger couldn't be read."""
-    return finding.step.name in NOTICES and finding.outcome.result is Result.FAILED
 
 
 def _must_wait(finding: Finding, mails: NoticeRound) -> bool:
@@ -312,12 +314,11 @@ def _record_savings(
 
 def _record_doubted(mails: NoticeRound) -> None:
     """Remember what is in use although its last notice called it idle, so that the next runs look far enough back to prove that notice wrong."""
-    claims = {
+    doubted = {
         f.case.resource.id: f.memory.claimed_until
         for f in mails.findings.values()
-        if f.memory and f.case.verdict.state is not State.IDLE
+        if f.memory and f.memory.claimed_until and f.case.verdict.state is not State.IDLE
     }
-    doubted = {resource_id: until for resource_id, until in claims.items() if until}
     oldest = mails.now - mails.context.policy.defaults.lookback
     record_doubted(mails.ledger, doubted, mails.findings, oldest, mails.now)
 

@@ -38,8 +38,8 @@ Any other exception ends the run, MemoryError above all: no result after it coul
 
 NO_SIGN_IN = "NoSignIn"
 """The code of a failure to sign in: the credentials are there, and can't be used."""
-RECREATED = "Recreated"
-"""The code of the refusal to undo an action on a resource that has been recreated since: running it again changes nothing."""
+LEFT_ALONE = "LeftAlone"
+"""The code of the refusal to undo an action on a resource that was recreated or changed since: running it again changes nothing."""
 NAMED_PERMISSION = re.compile(r"not authorized to perform: ([\w-]+:\w+)(?: on resource: (arn:[^\s\"]+))?")
 """How AWS names what it refuses: the permission, and the resource that it is about."""
 
@@ -120,6 +120,11 @@ class CloudError(ReaperError):
         self.code = code
         self.missing = missing
         self.may_have_been_made = reason in UNCERTAIN_REASONS if may_have_been_made is None else may_have_been_made
+
+    @classmethod
+    def left_alone(cls, operation: str, because: str) -> CloudError:
+        """The refusal to undo an action on a resource that was recreated or changed since."""
+        return cls(Reason.REFUSED, operation, f"{because}, so the reaper left it alone", code=LEFT_ALONE)
 
     def reworded(self, text: str, reason: Reason | None = None) -> CloudError:
         """The same failure in other words: its operation, code, permission and whether the call may have been made stay."""

@@ -120,21 +120,16 @@ def _rows_after_limits(
     return {**after, **rows_with_holds(run_row, {ALL_ACCOUNTS: over_run}, scope)}
 
 
-def ended_lately(cases: Iterable[Case], acted: Mapping[str, Sequence[ActedOn]]) -> dict[str, list[ActedOn]]:
-    """What runs acted on, by account, without what may be idle again and what office hours asked for."""
-    there = _counted(case for case in cases if case.verdict.state not in {State.EXEMPT, State.UNKNOWN})
-    return {key: [each for each in without(acted, there) if not each.by_hours] for key, acted in acted.items()}
-
-
 def _share_bases(planned: PlannedCases, counts: PlaceCounts, scope: RunScope) -> dict[str, Counter[str]]:
     """How many resources of each kind a share is of, by account and over the run: those that may be idle, and those acted on that are so no more."""
     bases: dict[str, Counter[str]] = defaultdict(Counter)
     for place, count in counts.items():
         for key in (holds.key_of_place(place), ALL_ACCOUNTS):
             bases[key][place[1]] += count.seen
-    for account, acted in ended_lately((case for case, _ in planned), scope.acted).items():
+    there = _counted(case for case, _ in planned if case.verdict.state not in {State.EXEMPT, State.UNKNOWN})
+    for account, acted in scope.acted.items():
         for key in (account, ALL_ACCOUNTS):
-            bases[key].update(each.kind for each in acted)
+            bases[key].update(each.kind for each in without(acted, there) if not each.by_hours)
     return bases
 
 
@@ -186,7 +181,7 @@ def _run_caps(limits: Limits) -> _Caps:
         return own if key in run.model_fields_set else max(own, getattr(limits, key))
 
     return _Caps(
-        where=" in this run",
+        where=" in all accounts",
         max_acts=cap("max_acts"),
         max_share=cap("max_share"),
         max_usd_per_hour=cap("max_usd_per_hour"),

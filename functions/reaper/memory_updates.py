@@ -12,7 +12,7 @@ from reaper import idle_period, registry
 from reaper.case import Case, Step
 from reaper.model import AnnouncedAction, ManifestReference, Memory, Result, SideChange, State, StepName
 from reaper.planning import dates, possible_actions
-from reaper.planning.valid_notice import stays_dated_ahead, valid_until, without_void_notice
+from reaper.planning.valid_notice import valid_until, without_void_notice
 from reaper.policy import owners
 
 
@@ -49,8 +49,9 @@ def _with_claim(case: Case, memory: Memory, now: datetime) -> Memory:
     """The memory with the time that a notice at `now` calls idle. Late metrics may yet prove it wrong."""
     if case.verdict.state is not State.IDLE:
         return idle_period.without_claim(memory)
-    since = idle_period.proven_idle_since(case, now)
-    return replace(memory, claimed_since=since, claimed_until=now, claimed_to=case.owner.address)
+    return replace(
+        memory, claimed_since=idle_period.proven_idle_since(case, now), claimed_until=now, claimed_to=case.owner.address
+    )
 
 
 def _after_warning(case: Case, memory: Memory, receipt: str, now: datetime, acting: bool) -> Memory:
@@ -165,8 +166,8 @@ def with_unknown_result(memory: Memory) -> Memory:
 
 
 def left_stopped(memory: Memory) -> Memory:
-    """The memory of what office hours stopped and no longer start: its owner gets a mail, and other hours need a new notice."""
-    because = f"{memory.last_action_because}; its office hours no longer apply, so the reaper doesn't start it again"
+    """The memory of what office hours stopped and don't start: its owner gets a mail, and other hours need a new notice."""
+    because = f"{memory.last_action_because}; it is protected or its office hours no longer apply, so it isn't started for now"
     return replace(idle_period.without_notice(memory), last_action_told_at=None, last_action_because=because)
 
 
@@ -201,14 +202,15 @@ def after_judging(case: Case, memory: Memory, now: datetime, host: Memory | None
 
     A notice that this look shows to be void is removed. Use, change and protection end the idle period. `unknown` and free resources leave it as
     it was. Pass the case as judged, before `with_snooze`, so that an idle period lasts through a snooze. Snoozes, actions and manifests are
-    only touched once they are over, or if a snooze was for an earlier resource with this ID. "Not mine" ends once another owner is found. A row
-    that is dated ahead stays, so that later runs see it.
+    only touched once they are over, or if a snooze was for an earlier resource with this ID. "Not mine" ends once a whole look finds another
+    owner. Otherwise a row that is dated ahead stays, so that later runs see it.
     """
-    if stays_dated_ahead(case, memory, now):
-        return memory
-    memory = without_void_notice(case, memory, now, host, announces=announces)
+    stored, memory = memory, without_void_notice(case, memory, now, host, announces=announces)
+    if memory == stored and idle_period.dated_ahead_because(stored, now):
+        return stored
     found = case.owner.disowned_by or case.owner.address
-    if memory.disowned_by and case.resource.tags is not None and not owners.is_disowned(case.resource, memory, found):
+    is_whole = case.resource.tags is not None and case.verdict.state is not State.UNKNOWN
+    if memory.disowned_by and is_whole and not owners.is_disowned(case.resource, memory, found):
         memory = replace(memory, disowned_by=None, disowned_at=None)
     if memory.snoozed_until and not possible_actions.is_snoozed(case, memory, now):
         memory = _without_ended_snooze(case, memory, now)

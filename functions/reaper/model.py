@@ -92,6 +92,10 @@ ACTIONS = ENDING_ACTIONS | {StepName.START}
 """The steps that change something in a cloud; the first two of them end a cost."""
 NOTICES = frozenset({StepName.WARN, StepName.REMIND})
 """The steps that send a mail and change nothing."""
+PROTECTING_TAGS = frozenset({"reaper:action", "reaper:keep-until"})
+"""Tags of what a resource lives in that stay beside its own, under their key with a blank after it, which the policy ignores: it takes what
+protects more. Not `reaper:keep`, which `reaper:keep: false` lifts.
+"""
 
 
 class AnnouncedAction(StrEnum):

@@ -39,7 +39,7 @@ SETTING_DOCS = {
     "REAPER_EMAIL_SENDER": "sender of the summary, in a domain connected to that service",
     "REAPER_EMAIL_TO": "recipients of the summary, comma-separated",
     "REAPER_SCHEDULE": "schedule of the function app, in UTC: second minute hour day month weekday. Only the Functions host reads it",
-    "REAPER_DEPLOYMENT": "deployment whose snooze links are accepted: the stack's ARN or the function app's resource ID",
+    "REAPER_DEPLOYMENT": "deployment whose snooze links are accepted, and to which the ledger belongs: the stack's ARN or the function app's resource ID",
     "REAPER_SNOOZE_URL": "public address of the snooze page, without /keep. If unset, notices offer only the tag",
     "REAPER_SNOOZE_KEYS": "keys that sign snooze links: secretsmanager:name, keyvault:address or env:NAME",
     "REAPER_SECRETS": "secrets that a policy may name, comma-separated: names, ARNs or Key Vault addresses, with * for any letters. "
@@ -47,6 +47,10 @@ SETTING_DOCS = {
     "REAPER_QUIET": "true: no summary if nothing is idle, unknown or missing",
 }
 MODES = tuple(Mode)
+ARNS = {
+    "REAPER_ROLE": (r"iam::\d{12}:role/[\w+=,.@/-]+", "an IAM role; use arn:aws:iam::ACCOUNT:role/NAME"),
+    "REAPER_TOPIC": (r"sns:[a-z0-9-]+:\d{12}:[A-Za-z0-9_.-]+", "an SNS topic; use arn:aws:sns:REGION:ACCOUNT:NAME"),
+}
 SCOPE_FIELDS = tuple(each.name for each in fields(AccountScope))
 
 
@@ -115,11 +119,11 @@ def from_env(environ: Mapping[str, str]) -> Settings:
         management_group=parsed(account_scope.management_group_id, "REAPER_MANAGEMENT_GROUP", get("REAPER_MANAGEMENT_GROUP")),
         ledger=get("REAPER_LEDGER"),
         manifests=get("REAPER_MANIFESTS"),
-        role=_parse_role(get("REAPER_ROLE")),
+        role=_parse_arn("REAPER_ROLE", get("REAPER_ROLE")),
         reports=get("REAPER_REPORTS"),
         runs=get("REAPER_RUNS"),
         workflow=get("REAPER_WORKFLOW"),
-        topic=_parse_topic(get("REAPER_TOPIC")),
+        topic=_parse_arn("REAPER_TOPIC", get("REAPER_TOPIC")),
         email=_parse_email(get("REAPER_EMAIL_ENDPOINT"), get("REAPER_EMAIL_SENDER"), split_words(get("REAPER_EMAIL_TO", ""))),
         quiet=_parse_flag(get("REAPER_QUIET", "false"), "REAPER_QUIET"),
     )
@@ -274,15 +278,10 @@ def parsed(parse: Callable[[str, str], str], key: str, text: str | None) -> str 
     return None if text is None else parse(key, text)
 
 
-def _parse_role(arn: str | None) -> str | None:
-    if arn is not None and not re.fullmatch(r"arn:aws[a-z-]*:iam::\d{12}:role/[\w+=,.@/-]+", arn):
-        raise SettingsError(f"REAPER_ROLE={arn!r} is not an IAM role; use arn:aws:iam::ACCOUNT:role/NAME")
-    return arn
-
-
-def _parse_topic(arn: str | None) -> str | None:
-    if arn is not None and not re.fullmatch(r"arn:aws[a-z-]*:sns:[a-z0-9-]+:\d{12}:[A-Za-z0-9_.-]+", arn):
-        raise SettingsError(f"REAPER_TOPIC={arn!r} is not an SNS topic; use arn:aws:sns:REGION:ACCOUNT:NAME")
+def _parse_arn(name: str, arn: str | None) -> str | None:
+    pattern, expected = ARNS[name]
+    if arn is not None and not re.fullmatch(rf"arn:aws[a-z-]*:{pattern}", arn):
+        raise SettingsError(f"{name}={arn!r} is not {expected}")
     return arn
 
 

@@ -31,10 +31,9 @@ def is_loopback(host: str | None) -> bool:
 
 
 def ca_bundle(environ: Mapping[str, str], variables: Collection[str] = CA_BUNDLE_VARIABLES) -> str | None:
-    """The file or folder that the first of these variables names. Raises CloudError if one names nothing that exists."""
-    named = [(name, environ[name]) for name in variables if environ.get(name)]
-    for name, path in named:
-        if not os.path.exists(path):
-            text = f"{name}={path!r}: no such file; it should contain the certificates to trust"
-            raise CloudError(Reason.REFUSED, "sign in", text, code=NO_SIGN_IN)
-    return named[0][1] if named else None
+    """The file or folder that the first of these variables names. Raises CloudError if that doesn't exist."""
+    name = next((name for name in variables if environ.get(name)), None)
+    if name and not os.path.exists(environ[name]):
+        text = f"{name}={environ[name]!r}: no such file; it should contain the certificates to trust"
+        raise CloudError(Reason.REFUSED, "sign in", text, code=NO_SIGN_IN)
+    return environ[name] if name else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from fakes.builders import DAY, HOUR
 from fakes.fake_cloud import FakeResource
 from fakes.fake_deployment import POLICY, FakeDeployment, due, only, policy
 from reaper.case import Finding
+from reaper.ledger.update import update_memory
 from reaper.model import AnnouncedAction, Memory, Mode, Result, StepName
 from reaper.notices.message import Audience
 from reaper.pending import holds, plan_file
@@ -132,6 +134,47 @@ def test_a_stop_whose_mail_no_channel_accepts_announces_nothing():
     deployment.now += 3 * DAY
     deployment.channel.is_closed = False
     assert steps(deployment, 20)[-1] == (15, "delete")
+
+
+@pytest.mark.parametrize("owner", ["lee@example.com", "sam@example.com"])
+def test_a_late_mail_about_the_stop_comes_before_any_notice(owner: str):
+    deployment = due(with_then(tags={"owner": "lee@example.com"}))
+    deployment.channel.is_closed = True
+    deployment.sweep()
+    deployment.channel.is_closed = False
+    deployment.cloud.things["churn"].tags = {"owner": owner}
+    deployment.channel.messages.clear()
+    for _ in range(4):
+        deployment.sweep_after(days=1)
+    sent = [(m.to, "was scaled in" in m.text) for m in deployment.channel.messages if m.audience is Audience.OWNERS]
+    assert sent == [("lee@example.com", True), *([(owner, False)] if owner != "lee@example.com" else [])]
+    assert deployment.memory("churn").notified_owner == owner
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+@pytest.mark.parametrize("name", ["churn", "house"])
+def test_the_mail_about_a_stop_names_no_date_within_a_snooze(name: str, is_late: bool):
+    deployment = with_then(host="house")
+    deployment.cloud.accounts["house"] = deployment.cloud.accounts["churn"]
+    due(deployment)
+
+    def snooze(*_: Any) -> None:
+        at, until = deployment.now, deployment.now + 20 * DAY
+        change = partial(replace, snoozed_until=until, snoozed_at=at, snoozed_by="lee")
+        update_memory(deployment.ledger, deployment.cloud.id(name), change, at)
+
+    deployment.channel.is_closed = is_late
+    deployment.cloud.fail_on = lambda call, _: snooze() if call == "carried" and not is_late else None
+    assert only(deployment.sweep()).outcome.result is Result.DONE
+    if is_late:
+        snooze()
+        deployment.channel.is_closed = False
+        deployment.sweep_after(hours=2)
+    mail = mails(deployment)[-1]
+    assert "was scaled in" in mail
+    assert "on or after" not in mail
+    assert deployment.memory("churn").announced_action is None
+    assert steps(deployment, 40) == [(20, "warn"), (27, "remind"), (34, "delete")]
 
 
 def test_a_mail_that_is_sent_twice_counts_from_its_last_acceptance():

@@ -14,7 +14,7 @@ from reaper.model import Mode, StepName
 
 OFFICE = "rules: [{name: office, grace: 1h, hours: {on: 'mon-fri 07:00-19:00', tz: UTC}}]\n"
 MONDAY = datetime(2026, 11, 16, 19, 30, tzinfo=UTC)
-TOLD = "its office hours no longer apply, so the reaper doesn't start it again"
+TOLD = "it is protected or its office hours no longer apply, so it isn't started for now"
 
 
 def stopped(text: str = POLICY + OFFICE) -> FakeDeployment:
@@ -99,3 +99,33 @@ def test_unreadable_tags_tell_nothing_of_what_is_stopped():
     deployment.cloud.things["churn"].tags = tags
     deployment.sweep_after(hours=1)
     assert len(mails(deployment)) == 1
+
+
+DOUBTED = [
+    POLICY.replace("action: stop", "action: notify")
+    + OFFICE.replace("grace: 1h", "match: {usd_per_hour: '>= 0.5'}, action: stop, grace: 1h"),
+    POLICY + OFFICE + "accept: [{match: {usd_per_hour: '< 1'}, until: 2026-12-30, reason: cheap, by: Lee}]\n",
+]
+"""What is stopped has no price, so that either its hours or an acceptance may or may not apply."""
+
+
+@pytest.mark.parametrize("text", DOUBTED, ids=["a rule with a price", "an acceptance with a price"])
+def test_what_has_no_price_while_it_is_stopped_is_started_again(text: str):
+    deployment = stopped(text)
+    for _ in range(5 * 24):
+        deployment.sweep_after(hours=1)
+    moves = [(move, when.weekday(), when.hour) for move, _, when in deployment.cloud.log]
+    evenings = [(StepName.STOP, day, 19) for day in (1, 2, 3, 4)]
+    assert [move for move in moves if move[0] is StepName.STOP][1:] == evenings
+    assert [day for move, day, _ in moves if move is StepName.START] == [1, 2, 3, 4]
+    assert mails(deployment) == []
+
+
+@pytest.mark.parametrize("action", ["notify", "ignore"])
+def test_its_own_tag_is_sure_even_while_its_rule_is_in_doubt(action: str):
+    deployment = stopped(DOUBTED[0])
+    deployment.cloud.things["churn"].tags["reaper:action"] = action  # type: ignore[index]
+    for _ in range(24):
+        deployment.sweep_after(hours=1)
+    assert [TOLD in mail for mail in mails(deployment)] == [True]
+    assert not deployment.cloud.things["churn"].running_since

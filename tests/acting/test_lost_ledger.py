@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
@@ -14,9 +16,10 @@ from fakes.fake_deployment import POLICY, FakeDeployment, finding_of, policy
 from fakes.memory_ledger import InMemoryLedger
 from reaper.acting import restore
 from reaper.acting.contract import Manifest, UndoResult
-from reaper.errors import RECREATED, CloudError, Reason, SettingsError
+from reaper.errors import CloudError, Reason, SettingsError
 from reaper.ledger.store import Key, Row
 from reaper.model import Mode, StepName
+from reaper.pending import lost
 
 Rows = dict[Key, Row]
 
@@ -83,7 +86,7 @@ def test_a_restore_settles_an_action_of_a_lost_ledger(lose: Callable[[FakeDeploy
 @pytest.mark.parametrize(
     ("refusal", "is_settled"),
     [
-        pytest.param(CloudError(Reason.REFUSED, "restore", "it is another one now", code=RECREATED), True, id="recreated"),
+        pytest.param(CloudError.left_alone("restore", "it is another one now"), True, id="recreated"),
         pytest.param(CloudError(Reason.GONE, "restore", "it is gone"), True, id="gone"),
         pytest.param(CloudError(Reason.REFUSED, "restore", "run this again once it is in service"), False, id="not yet"),
         pytest.param(CloudError(Reason.DENIED, "restore", "no"), False, id="denied"),
@@ -98,7 +101,44 @@ def test_a_lost_action_ends_with_the_resource_that_it_was_about(refusal: CloudEr
 
     context = replace(deployment.restore_context(), action_functions=lambda name: replace(ACTS, undo=undo))
     result = restore.restore_resource(deployment.cloud.id("churn"), context, is_trusted=True)
-    assert (result.error, failures(deployment) == []) == (refusal, is_settled)
+    assert (result.error is refusal, failures(deployment) == []) == (not is_settled, is_settled)
+    settled = r"restore: it is .*; what s3://manifests/\S+ says wasn't restored, and it no longer blocks later actions"
+    assert bool(re.fullmatch(settled, str(result.error))) is is_settled
+
+
+def test_trust_settles_a_lost_action_whose_manifest_was_deleted():
+    deployment = half_done()
+    assert failures(deployment)
+    deployment.store.texts.clear()
+    with pytest.raises(CloudError) as raised:
+        restore.restore_resource(deployment.cloud.id("churn"), deployment.restore_context())
+    assert (raised.value.reason, bool(failures(deployment))) == (Reason.GONE, True)
+    assert str(settle(deployment).error).endswith("wasn't restored, and it no longer blocks later actions")
+    assert failures(deployment) == []
+
+
+def test_trust_settles_nothing_while_another_place_is_set():
+    deployment = half_done()
+    assert failures(deployment)
+    context = deployment.restore_context()
+    context = replace(context, archive=replace(context.archive, place="s3://others"))
+    result = restore.restore_resource(deployment.cloud.id("churn"), context, is_trusted=True)
+    assert "the manifest isn't in REAPER_MANIFESTS=s3://others" in str(result.error)
+    assert failures(deployment)
+
+
+def test_an_action_that_is_refused_in_every_sweep_is_no_lost_action():
+    deployment = FakeDeployment(policy=policy(POLICY.replace("24h", "4h")))
+    deployment.cloud.add("churn", tags={"owner": "lee@example.com"})
+    deployment.sweep()
+    deployment.now += 3 * DAY
+    for n in range(300):
+        run, now = f"run-{n}", deployment.now - DAY + n * timedelta(minutes=5)
+        deployment.store.texts[
+            f"s3://manifests/{now:%Y-%m-%d}/{run}/{lost.digest_of(deployment.cloud.id('churn'))}-stop-1.json"
+        ] = "{}"
+        lost.record_known(deployment.ledger, deployment.cloud.id("churn"), run, now, "about to be stopped")
+    assert failures(deployment) == []
 
 
 @pytest.mark.parametrize(("days", "is_found"), [(3, True), (5, False)], ids=["after a weekend", "too late"])

@@ -55,6 +55,15 @@ SPELLINGS = [
 ]
 
 
+@pytest.mark.parametrize("zone", ["Europe", "America/Argentina", "a" * 300])
+@pytest.mark.parametrize("where", ["head", "event"])
+def test_a_zone_that_is_a_folder_or_too_long_is_an_unknown_zone(zone: str, where: str):
+    head = f"X-WR-TIMEZONE:{zone}" if where == "head" else ""
+    event = DAILY if head else f"UID:a\nDTSTART;TZID={zone}:20261220T200000"
+    with pytest.raises(ValueError, match=f"^unknown time zone '{zone.rpartition('/')[2][:30]}.*Europe/Berlin$"):
+        days(event, head=head)
+
+
 def line(name: str, spelling: str) -> str:
     return f"{name}{spelling}" if spelling.startswith(";") else f"{name}:{spelling}"
 

@@ -124,6 +124,7 @@ def test_a_missing_file_of_certificates_is_named(name: str):
     assert ca_bundle({name: __file__}) == __file__
     with pytest.raises(ReaperError, match=f"{name}='/nope': no such file"):
         ca_bundle({name: "/nope"})
+    assert ca_bundle({name: __file__, "ANOTHER": "/nope"}, [name, "ANOTHER"]) == __file__, "the SDKs read only the first"
 
 
 def test_regions_come_in_the_documented_order(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):

@@ -162,6 +162,7 @@ def test_doctor_names_what_the_helper_said(failing: Broken):
     checks = {check["check"]: check for check in json.loads(done.stdout)["checks"]}
     assert (done.returncode, checks["credentials.aws"]["status"]) == (1, "fix")
     assert "/nope/helper" in checks["credentials.aws"]["because"]
+    assert "clock.aws" not in checks, "what keeps it from being asked is said once"
 
 
 def test_azure_says_what_its_helper_said(tmp_path: Path):
@@ -172,6 +173,15 @@ def test_azure_says_what_its_helper_said(tmp_path: Path):
     errors = {row["error"] for row in json.loads(done.stdout)["coverage"]}
     assert (done.returncode, len(errors)) == (3, 1)
     assert "AADSTS70043: the refresh token has expired" in errors.pop()
+
+
+@pytest.mark.parametrize("name", ["AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE"])
+def test_a_sweep_of_aws_names_certificates_that_do_not_exist(name: str):
+    keys = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_REGION": "us-east-1"}
+    done = reaper(None, "sweep", "--cloud", "aws", "--format", "json", **keys, **{name: "/nope.pem"})
+    rows = json.loads(done.stdout)["coverage"]
+    assert (done.returncode, {row["cloud"] for row in rows}) == (3, {"aws"}), done.stderr
+    assert all(f"{name}='/nope.pem': no such file" in row["error"] for row in rows)
 
 
 def test_a_missing_certificate_of_azure_is_a_failed_row(tmp_path: Path):

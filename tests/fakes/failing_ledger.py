@@ -87,6 +87,6 @@ class FailingLedger(InMemoryLedger):
         super().add_history(entry)
         self.fail_on("noted", entry.id)
 
-    def history(self, id: str, since: datetime, limit: int) -> list[HistoryEntry]:
+    def history(self, id: str, since: datetime, limit: int | None = None) -> list[HistoryEntry]:
         self.fail_on("history", id)
         return super().history(id, since, limit)

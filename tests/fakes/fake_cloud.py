@@ -397,6 +397,8 @@ class FakeManifestStore:
         return address
 
     def read_text(self, address: str) -> str:
+        if address not in self.texts:
+            raise CloudError(Reason.GONE, "s3:GetObject", f"{address}: NoSuchKey", code="NoSuchKey")
         return self.texts[address]
 
     def list_texts(self, place: str) -> list[str]:

@@ -88,7 +88,8 @@ def test_a_ledger_names_its_deployment_and_refuses_another(tmp_path: Path):
     other = opened("arn:aws:cloudformation:us-east-1:123456789012:stack/two/1")
     for refused in (lambda: opening.ensure_format(other, NOW), lambda: opening.require_known_format(other)):
         with pytest.raises(
-            SettingsError, match=r"belongs to the deployment /subscriptions/1/sites/one, and this is arn:.*own ledger"
+            SettingsError,
+            match=r"belongs to the deployment /subscriptions/1/sites/one, and this is arn:.*own ledger, or hand it over \(docs/operations.md\)",
         ):
             refused()
     assert other.read_row("format") == row

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 from fakes.builders import DAY, HOUR, NOW, TARGET
 from fakes.fake_deployment import POLICY, FakeDeployment, policy
 from fakes.histories import history_of
 from fakes.sample_findings import finding, report
+from reaper.case import Coverage
 from reaper.errors import CloudError, Reason
+from reaper.ledger.rows import NamedRow
 from reaper.ledger.store import Category, Key
-from reaper.model import Mode, StepName
+from reaper.model import Mode, Status, StepName
 from reaper.notices import summary_mail
 from reaper.notices.admin_summary import MAX_HOLD_KEYS, OnHold, topics, urgent_topics
 from reaper.notices.message import Audience
@@ -141,6 +144,27 @@ def test_many_summaries_stay_within_bounds():
         deployment.now += HOUR
     row = deployment.ledger.read_row("summary")
     assert len(summary_mail.sent_summaries(row)) == summary_mail.MAX_SUMMARIES
+
+
+def test_the_row_of_an_organization_fits_into_an_item_of_dynamodb():
+    kinds = [f"kind-{n}" for n in range(5)]
+    places = [(f"{n:012}", f"region-{m}", kind) for n in range(250) for m in range(17) for kind in kinds]
+    rows = [Coverage(cloud="aws", account=a, region=r, kind=k, status=Status.PARTIAL) for a, r, k in places]
+    run_report = replace(report(), coverage=rows)
+    row, exact = NamedRow(), urgent_topics(run_report)
+    for n in range(9):
+        mine = summary_mail.SentSummary(
+            run=f"r{n}",
+            started="",
+            places=summary_mail._read_places(replace(run_report, coverage=rows[n % 3 :])),
+            topics=summary_mail.topics_row(exact, [f"r{n}" for n in range(20_000)]),
+        )
+        row = NamedRow(values=summary_mail._with_summary(mine, row), version=n)
+        assert sum(map(len, row.values.values())) <= summary_mail.MAX_CHARACTERS
+    [last, *_] = summary_mail.sent_summaries(row)
+    assert (last.run, len(exact) > 20_000) == ("r8", True)
+    assert summary_mail.known_topics(exact, (), last.topics) == exact
+    assert summary_mail.known_topics({*exact, "hold:1"}, (), last.topics) == frozenset(), "one more is news"
 
 
 def held_once() -> FakeDeployment:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from itertools import count
 from typing import Any
 
@@ -14,7 +15,8 @@ from reaper import registry
 from reaper.aws import tags, targets
 from reaper.aws.session import CloudSession
 from reaper.errors import MAX_PAGES_WITHOUT_NEWS, CloudError, Paging, Reason
-from reaper.model import Target
+from reaper.model import Ceiling, Target
+from reaper.policy.tags import read_tags
 from reaper_sandbox.aws import reply
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.call import Call
@@ -128,3 +130,42 @@ def test_a_token_that_leads_nowhere_ends_a_list(token: object):
     paging.follow("page", [])
     with pytest.raises(CloudError, match="twice"):
         paging.follow(token, ["b"])
+
+
+KEEP_LATER, KEEP_OVER = {"reaper:keep-until": "2027-12-31"}, {"reaper:keep-until": "2026-01-01"}
+
+
+@pytest.mark.parametrize(
+    ("outer", "own", "action", "is_kept"),
+    [
+        pytest.param(KEEP_LATER, KEEP_OVER, Ceiling.DELETE, True, id="its own date is over"),
+        pytest.param(KEEP_OVER, KEEP_LATER, Ceiling.DELETE, True, id="the date of its host is over"),
+        pytest.param(KEEP_OVER, KEEP_OVER, Ceiling.DELETE, False, id="both dates are over"),
+        pytest.param({"reaper:keep": "true"}, {"reaper:keep": "false"}, Ceiling.DELETE, False, id="it isn't kept with its host"),
+        pytest.param({"reaper:action": "ignore"}, {"reaper:action": "stop"}, Ceiling.IGNORE, True, id="its host says ignore"),
+        pytest.param({"reaper:action": "notify"}, {"reaper:action": "stop"}, Ceiling.NOTIFY, False, id="its host says notify"),
+        pytest.param({"reaper:action": "delete"}, {"reaper:action": "stop"}, Ceiling.STOP, False, id="its host allows more"),
+    ],
+)
+@pytest.mark.parametrize("between", [{}, {"reaper:keep": "false", **KEEP_OVER, "reaper:action": "delete"}], ids=["two", "three"])
+def test_a_tag_never_hides_what_protects_more_further_out(
+    account: Account,
+    cloud: CloudSession,
+    outer: dict[str, str],
+    between: dict[str, str],
+    own: dict[str, str],
+    action: Ceiling,
+    is_kept: bool,
+):
+    arns = [account.notebook(name, tags=each).arn for name, each in (("own", own), ("between", between), ("outer", outer))]
+    merged = tags.tags_of(tags.tags_by_arn(cloud, "sagemaker:notebook-instance"), *arns)
+    assert merged == tags.read_tags_now(cloud, *arns)
+    requests = read_tags(merged or {}, datetime(2026, 11, 20, tzinfo=UTC))
+    assert (requests.action or Ceiling.DELETE, bool(requests.reasons)) == (action, is_kept)
+
+
+def test_its_own_tags_apply_where_nothing_protects(account: Account, cloud: CloudSession):
+    outer = {"reaper:owner": "a@example.com", "reaper:hours": "mon-fri 08:00-18:00 UTC", "team": "a"}
+    own = {"reaper:owner": "b@example.com", "reaper:hours": "mon-fri 09:00-18:00 UTC"}
+    arns = [account.notebook("own", tags=own).arn, account.notebook("outer", tags=outer).arn]
+    assert tags.read_tags_now(cloud, *arns) == {**own, "team": "a"}

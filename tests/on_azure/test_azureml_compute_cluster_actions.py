@@ -10,7 +10,7 @@ from on_azure.conftest import CLUSTER, NOW
 from on_azure.prepared_actions import PreparedAction, find_blocked, find_resource, later, prepare_action
 from reaper import registry
 from reaper.azure.session import CloudSession
-from reaper.errors import CloudError, Reason
+from reaper.errors import LEFT_ALONE, CloudError, Reason
 from reaper.model import StepName
 from reaper_sandbox.azure.fault import error, on
 from reaper_sandbox.azure.request import Request
@@ -87,7 +87,7 @@ def test_undo_leaves_a_recreated_cluster_alone(server: Server, cloud: CloudSessi
     gpus(vision)
     act = lowered(server, cloud)
     anew = vision.cluster("gpus", nodes=(0, 9), created=server.world.now)
-    with pytest.raises(CloudError, match="it was recreated on 2026-11-21 10:22 UTC; the reaper left it alone") as caught:
+    with pytest.raises(CloudError, match="it was recreated on 2026-11-21 10:22 UTC, so the reaper left it alone") as caught:
         act.undo()
     assert (caught.value.reason, scale(anew)["minNodeCount"]) == (Reason.REFUSED, 0)
 
@@ -121,6 +121,7 @@ def test_undo_leaves_a_changed_or_unsettled_cluster_alone(
     with pytest.raises(CloudError) as caught:
         act.undo()
     assert (caught.value.reason, message in str(caught.value)) == (Reason.REFUSED, True)
+    assert (caught.value.code == LEFT_ALONE) is ("Updating" not in message), "only what stays so is never tried again"
     assert scale(cluster)["minNodeCount"] == 0
 
 

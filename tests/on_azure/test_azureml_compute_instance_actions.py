@@ -109,7 +109,7 @@ def test_undo_does_not_start_a_recreated_instance(server: Server, cloud: CloudSe
     act.perform()
     later(server)
     anew = vision.instance("ada", created=server.world.now).set(STATE, "Stopped")
-    with pytest.raises(CloudError, match="it was recreated on 2026-11-21 10:22 UTC; the reaper left it alone") as caught:
+    with pytest.raises(CloudError, match="it was recreated on 2026-11-21 10:22 UTC, so the reaper left it alone") as caught:
         act.undo()
     assert (caught.value.reason, inner(anew)["state"]) == (Reason.REFUSED, "Stopped")
 

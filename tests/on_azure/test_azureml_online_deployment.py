@@ -186,6 +186,24 @@ def test_tags_of_endpoint_and_workspace_protect_a_deployment(vision: Workspace, 
     assert run_sweep(DEPLOYMENT).state("blue") is State.EXEMPT
 
 
+@pytest.mark.parametrize(
+    ("own", "outer"),
+    [
+        ({"reaper:keep-until": "2026-01-01"}, {"Reaper:Keep-Until": "2027-01-01"}),
+        ({"reaper:action": "stop"}, {"reaper:action": "ignore"}),
+    ],
+)
+@pytest.mark.parametrize("where", ["endpoint", "workspace"])
+def test_its_own_tag_hides_none_that_protects_it_more(
+    vision: Workspace, run_sweep: Sweep, where: str, own: dict[str, str], outer: dict[str, str]
+):
+    silent(vision).tagged(own)
+    if where == "workspace":
+        vision.tagged(outer)
+    vision.world.estate.find(f"{vision.id}/onlineEndpoints/search")["tags"] = outer if where == "endpoint" else own
+    assert run_sweep(DEPLOYMENT).state("blue") is State.EXEMPT
+
+
 def test_a_tag_unknown_to_resource_graph_protects(server: Server, vision: Workspace, run_sweep: Sweep):
     one = silent(vision)
 

@@ -392,7 +392,7 @@ def test_undo_does_not_scale_a_recreated_deployment(server: Server, cloud: Cloud
     act = stopped(server, cloud)
     blue.remove()
     anew = chat.deployment("blue", size="Standard_ND96asr_v4", created=server.world.now)
-    assert "it was recreated on 2026-11-21 10:22 UTC; the reaper left it alone" in refused(cloud, act)
+    assert "it was recreated on 2026-11-21 10:22 UTC, so the reaper left it alone" in refused(cloud, act)
     assert anew.body["sku"]["capacity"] == 1
 
 
@@ -455,7 +455,7 @@ def test_a_restore_leaves_a_deployment_that_others_created_since(
     server: Server, cloud: CloudSession, chat: Endpoint, deleted: PreparedAction, path: str, value: object
 ):
     remade(deleted, chat, server.world.now).set(path, value)
-    assert "a different deployment blue exists now; the reaper left it alone" in refused(cloud, deleted)
+    assert "a different deployment blue exists now, so the reaper left it alone" in refused(cloud, deleted)
     assert traffic(chat) == {}
 
 
@@ -486,7 +486,7 @@ def test_a_deployment_that_was_never_deleted_gets_its_traffic_back(
     assert undo(cloud, act) == UndoResult(because="it exists, and gets 100% of the traffic again")
     chat.traffic(blue=0).set("properties.provisioningState", "Succeeded")
     blue.set("properties.model", "m:8")
-    assert "it was never deleted, and its properties have changed since; the reaper left it alone" in refused(cloud, act)
+    assert "it was never deleted, and its properties have changed since, so the reaper left it alone" in refused(cloud, act)
     assert traffic(chat) == {"blue": 0}
 
 

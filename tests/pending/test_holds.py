@@ -313,6 +313,28 @@ def test_a_row_says_the_same_when_it_is_read_again():
     assert row.places == {(EAST, KIND), (WEST, KIND)}
 
 
+UNREADABLE = [
+    pytest.param('{"holds":[{"exceeded":{"limit":"actions"},"since":"2026-11-24T10:00:00","run":"r","because":"b"}]}', id="hold"),
+    pytest.param(f'{{"breakers":[{{"target":"{EAST}","kind":"{KIND}","since":"2026-11-24T10:00:00"}}]}}', id="jump"),
+    pytest.param(f'{{"breakers":[{{"target":"{EAST}","kind":"{KIND}","lapsed_at":"2026-11-24T10:00:00"}}]}}', id="end of a jump"),
+    pytest.param('{"breakers":[{"target":"east","kind":"k"}]}', id="no target"),
+    pytest.param('{"release":{"given_at":"2026-11-24T10:00:00","valid_until":"2026-11-25T10:00:00Z","by":""}}', id="release"),
+    pytest.param('{"release":{"given_at":"2026-11-24T10:00:00Z","valid_until":"2026-11-25T10:00:00","by":""}}', id="its end"),
+]
+
+
+@pytest.mark.parametrize("key", [ACCOUNT, holds.ALL_ACCOUNTS])
+@pytest.mark.parametrize("text", UNREADABLE)
+def test_a_row_whose_times_cannot_be_compared_holds_everything(text: str, key: str):
+    deployment = due()
+    assert deployment.ledger.write_row(holds.row_name(key), {"row": text, "by": "lee"}, 0, deployment.now)
+    report = deployment.sweep()
+    assert {f.step.name for f in report.findings} == {StepName.HOLD}
+    assert "what is on hold can't be read" in " ".join(row.error or "" for row in report.coverage)
+    with pytest.raises(CloudError, match="what is on hold can't be read"):
+        holds.release_actions(deployment.ledger, "lee", deployment.now, accounts=[] if key == holds.ALL_ACCOUNTS else [key])
+
+
 def test_an_action_on_hold_is_refused_only_by_the_hold():
     deployment = due()
     deployment.sweep()

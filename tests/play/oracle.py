@@ -397,7 +397,7 @@ class Oracle:
             thing = self.things[act.name]
             for row in rows:
                 because, in_place = row["step_because"], row["kind"] == thing.kind and f":{row['region']}:" in thing.id
-                if "in this run" not in because and row["account"] != account_of(thing):
+                if not re.search("in this run|in all accounts", because) and row["account"] != account_of(thing):
                     continue
                 over_run, ordinary = "exceed run." in because, not thing.terms.hours
                 whole = "exceeds max_usd" in because or "exceeds run.max_usd" in because

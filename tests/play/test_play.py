@@ -27,8 +27,6 @@ ALWAYS = (
     "killed",
     "interrupted half-way",
     "put back",
-    "taken back",
-    "taken back with a date",
     "lost",
     "lowered to notify",
     "sweeps",
@@ -48,6 +46,8 @@ ALWAYS = (
     "actions on components",
 )
 """What must have come about in every play, or it proves nothing."""
+IN_THE_EXCERPT = ("taken back", "taken back with a date")
+"""In some weeks no notice is wrong."""
 SOMETIMES = (
     "places with lost signals",
     "mails about parts",
@@ -94,7 +94,7 @@ def judged(played_season: Season, home: Path, must: Sequence[str]) -> None:
 
 @pytest.mark.timeout(600)
 def test_a_week_of_enforcement_holds_every_promise(tmp_path: Path):
-    judged(played(tmp_path, 1, EXCERPT, 9, town.LEFT_OUT), tmp_path, ALWAYS)
+    judged(played(tmp_path, 1, EXCERPT, 9, town.LEFT_OUT), tmp_path, (*ALWAYS, *IN_THE_EXCERPT))
 
 
 @pytest.mark.fresh

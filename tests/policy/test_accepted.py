@@ -134,7 +134,7 @@ def test_acceptances_only_add_protection_and_change_nothing_else(
     ("text", "message"),
     [
         pytest.param(entry("{}"), "accept[0].match: expected a condition such as name, kind or tags", id="an empty match"),
-        pytest.param(entry("{tags: {}}"), "accept[0].match: tags is empty", id="no tags"),
+        pytest.param(entry("{tags: {}}"), "accept[0].match.tags: say what it matches", id="no tags"),
         pytest.param(entry("{kind: '*', name: ['*']}"), "without any, everything would be accepted", id="every kind and name"),
         pytest.param(entry(""), "accept[0].match: None is not valid", id="no match"),
         pytest.param("{match: {name: a}, until: 2027-01-31, by: Lee}", "accept[0].reason: this key is missing", id="no reason"),

@@ -29,7 +29,7 @@ def test_days_can_be_listed_and_wrap_around_the_week(on: str, days: set[int]):
     ("on", "tz", "message"),
     [
         ("9-5", "UTC", "expected days and times"),
-        ("mon-fri 21:00-07:00", "UTC", "expected a start before an end"),
+        ("mon-fri 21:00-07:00", "UTC", "'mon-fri 21:00-07:00': expected a start before an end at 24:00 at the latest"),
         ("mon-fri 07:00-25:00", "UTC", "expected a start before an end"),
         ("monday 07:00-08:00", "UTC", "expected days from mon, tue"),
         ("mon 07:00-08:00", "Mars/Olympus", "expected an IANA time zone"),

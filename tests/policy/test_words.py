@@ -126,9 +126,20 @@ def test_what_cannot_be_seen_is_an_error_that_names_it(text: str, line: int, cha
     assert f"character 3, {named}, can't be seen" in said
 
 
+@pytest.mark.parametrize(
+    "text",
+    [each.values[0] for each in WORDS if each.id in ("tag key", "canary tag", "owner tag", "report tag", "escalation tag")],
+)
+def test_where_there_are_no_globs_none_is_suggested(text: str):
+    assert problems(text.format("te\\u200bam")).endswith("can't be seen; remove it")
+
+
 @pytest.mark.parametrize("word", [" team", "team "])
 @pytest.mark.parametrize(("text", "line"), [each for each in WORDS if each.id not in ("region", "canary account")])
 def test_blanks_at_an_end_are_an_error(text: str, line: int, word: str):
+    if "tag:{}" in text and word == " team":
+        assert parse(text.format(word)).escalate.to == ["tag: team"]
+        return
     said = problems(text.format(word))
     assert said.startswith(f"p.yaml:{line}: ")
     assert "U+0020 (SPACE), can't be seen" in said
@@ -137,7 +148,7 @@ def test_blanks_at_an_end_are_an_error(text: str, line: int, word: str):
 @pytest.mark.parametrize("word", ["👩\u200d💻", "❤\ufe0f", "می\u200cخواهم"])
 def test_the_advice_on_what_cannot_be_seen_leads_to_a_word_that_matches(word: str):
     said = problems(ignored(f"{{tags: {{team: {word!a}}}}}".replace("'", '"')))
-    assert "can't be seen; remove it, or write ? for it in a glob" in said
+    assert "can't be seen; remove it, or write ? for it" in said
     glob = "".join("?" if each in "\u200d\ufe0f\u200c" else each for each in word)
     assert ruled(ignored(f"{{tags: {{team: '{glob}'}}}}"), tags={"team": word}).action is Ceiling.IGNORE
 
@@ -147,7 +158,8 @@ def test_the_advice_on_what_cannot_be_seen_leads_to_a_word_that_matches(word: st
 def test_a_key_whose_words_are_all_commented_out_matches_nothing(text: str, key: str):
     acceptance = f"accept:\n  - {{match: {{kind: sagemaker-notebook, {key}: }}, until: 2027-01-31, reason: a, by: b}}"
     said = problems(acceptance.replace("kind: sagemaker-notebook, kind", "kind") if "accept" in text else text.format(key))
-    assert f"{key} is empty, and would match everything" in said
+    assert "remove the key: empty, it would match everything" in said
+    assert said.startswith((f"p.yaml:6: rules[0].match.{key}: ", f"p.yaml:4: accept[0].match.{key}: "))
 
 
 def test_blanks_inside_and_other_scripts_are_fine():

@@ -18,7 +18,7 @@ from reaper.report import html, markdown, summary, text
 from reaper.settings import Settings
 
 SHARE = HoldReason(because="2 of 3 endpoints exceed max_share: 60%", since=NOW, release="--account 123456789012")
-COUNT = HoldReason(because="3 actions in this run exceed run.max_acts: 2", since=NOW, release="--all")
+COUNT = HoldReason(because="3 actions in all accounts exceed run.max_acts: 2", since=NOW, release="--all")
 
 
 def held(name: str, *reasons: HoldReason) -> Finding:

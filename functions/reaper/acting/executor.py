@@ -71,8 +71,7 @@ def execute(decision: Decision, run: Run, context: ActContext) -> ExecutedStep:
         task.errors.append(error)
         outcome = Outcome(result=Result.FAILED, error=str(error))
         is_throttled = isinstance(error, CloudError) and error.reason is Reason.THROTTLED
-    calls = dict(task.session.calls)
-    return ExecutedStep(outcome=outcome, errors=task.errors, calls=calls, is_throttled=is_throttled)
+    return ExecutedStep(outcome=outcome, errors=task.errors, calls=dict(task.session.calls), is_throttled=is_throttled)
 
 
 def _require_lease(task: Task) -> None:
@@ -101,7 +100,7 @@ def _execute_step(task: Task) -> Outcome:
     is_counted = recheck.require_still_due(case, memories, task)
     memory = memories.get(resource.id, Memory())
     manifest = _read_manifest(case.resource, memory, task)
-    _require_same_resource(resource, task)
+    _require_same_resource(resource, memories, task)
     if is_counted:
         recheck.count_action(case, task)
     permit = CallPermit(
@@ -117,10 +116,12 @@ def _execute_step(task: Task) -> Outcome:
     return replace(outcome, excess_usd_per_hour=case.excess_usd_per_hour) if outcome.begun else outcome
 
 
-def _require_same_resource(before: Resource, task: Task) -> None:
+def _require_same_resource(before: Resource, memories: Mapping[str, Memory], task: Task) -> None:
     """The end of the look: the resource is read once more, and must be as it was at the beginning. Raises ActionWithdrawn."""
     with errors_as_withdrawal("the re-check failed"):
         now = _read_now(task)
+        if now.tags != before.tags:  # a tag that takes the action away takes its notice away, too
+            recheck.require_still_due(recheck.assess_again(now, task), memories, task)
     if because := changed_because(before, now):
         raise ActionWithdrawn(because)
 
@@ -218,25 +219,20 @@ def _perform(permit: CallPermit, manifest: Manifest, task: Task) -> Outcome:
 
 
 def _after_failure(error: ActionWithdrawn | CloudError, permit: CallPermit, task: Task) -> Outcome:
-    """The outcome of an action that ended early. Before its first call nothing has changed; after it, what is half done is put back."""
+    """The outcome of an action that ended early: what is half done is put back. Raises the error if nothing was changed, unless it is gone."""
     own_intent, withdrawn = permit.own_intent, isinstance(error, ActionWithdrawn)
     if not permit.calls_made:
-        return _after_no_call(error, own_intent, task)
+        is_gone = isinstance(error, CloudError) and error.reason is Reason.GONE and task.action is not StepName.START
+        _take_back_intent(own_intent, task, gone=is_gone)
+        if not is_gone:
+            raise error
+        return GONE
     if own_intent.written.last_action_changes:
         return _after_half_done(error, own_intent, task)
     if not withdrawn and _shows_as_done(task):
         return _done_late(own_intent, task)
     because = f"it was begun, then interrupted: {error}" if withdrawn else f"{NOT_KNOWN}: {error}"
     return _begun_and_failed(because, error, own_intent, task)
-
-
-def _after_no_call(error: ActionWithdrawn | CloudError, own_intent: Intent, task: Task) -> Outcome:
-    """Remove the intent, since nothing was changed. Raises the error, unless it says that the resource is gone."""
-    is_gone = isinstance(error, CloudError) and error.reason is Reason.GONE and task.action is not StepName.START
-    _take_back_intent(own_intent, task, gone=is_gone)
-    if not is_gone:
-        raise error
-    return GONE
 
 
 def _shows_as_done(task: Task) -> bool:

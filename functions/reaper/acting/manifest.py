@@ -64,14 +64,19 @@ class Archive:
 
     def manifests_of_run(self, run: str) -> list[tuple[ManifestReference, Manifest | CloudError]]:
         """Every manifest of that run with its reference, or why it can't be read. Raises CloudError if they can't be listed."""
-        return [self._manifest_or_error(address) for address in self.addresses_of_run(run)]
+        found: list[tuple[ManifestReference, Manifest | CloudError]] = []
+        for address in self.addresses_of_run(run):
+            try:
+                found.append(self.read_unproven(address))
+            except CloudError as error:
+                found.append((ManifestReference(address=address, sha256=""), error))
+        return found
 
     def stored_lately(self, now: datetime) -> list[StoredManifest]:
         """The manifests of today and the three days before (UTC), since a schedule may rest at weekends. Raises CloudError if they can't be listed."""
         days = [_day(now - timedelta(days=ago)) for ago in (3, 2, 1, 0)]
         addresses = [address for day in days for address in self.store.list_texts(f"{self.place.rstrip('/')}/{day}")]
-        parts = [(address, *_name_parts(address)[-2:]) for address in addresses]
-        return [StoredManifest(address=address, run=run, digest=name.partition("-")[0]) for address, run, name in parts]
+        return [stored_manifest(address) for address in addresses]
 
     def read_manifest(self, reference: ManifestReference) -> Manifest:
         """The manifest that was stored there. Raises CloudError, also if it isn't in this place, or has changed since it was stored."""
@@ -116,11 +121,11 @@ class Archive:
             and "?" not in address
         )
 
-    def _manifest_or_error(self, address: str) -> tuple[ManifestReference, Manifest | CloudError]:
-        try:
-            return self.read_unproven(address)
-        except CloudError as error:
-            return ManifestReference(address=address, sha256=""), error
+
+def stored_manifest(address: str) -> StoredManifest:
+    """What the address of a manifest says."""
+    run, name = _name_parts(address)[-2:]
+    return StoredManifest(address=address, run=run, digest=name.partition("-")[0])
 
 
 def previous_manifest(manifest: Manifest) -> ManifestReference | None:

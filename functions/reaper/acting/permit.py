@@ -71,6 +71,8 @@ class CallPermit:
                 return self.resource
             raise ActionWithdrawn(f"it couldn't be read before the call: {error}") from error
         if because := changed_because(self.resource, now):
+            if now.tags != self.resource.tags and not self.calls_made:
+                self.look_again(now)  # a tag that takes the action away takes its notice away, too
             raise ActionWithdrawn(because)
         return now
 

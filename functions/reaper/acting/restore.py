@@ -11,8 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from reaper import memory_updates, registry
 from reaper.acting.contract import ActionFunctions, Manifest, UndoResult
-from reaper.acting.manifest import Archive, changed_error, is_same_address, name_in, previous_manifest, require_own_form
-from reaper.errors import RECREATED, CloudError, Reason, SettingsError, odd_replies_as_errors
+from reaper.acting.manifest import (
+    Archive,
+    changed_error,
+    is_same_address,
+    name_in,
+    previous_manifest,
+    require_own_form,
+    stored_manifest,
+)
+from reaper.errors import LEFT_ALONE, CloudError, Reason, SettingsError, odd_replies_as_errors
 from reaper.ledger.ledger import RETENTION, Ledger, comparable_id
 from reaper.ledger.rows import RESTORED, HistoryEntry
 from reaper.ledger.update import update_memory
@@ -24,8 +32,6 @@ if TYPE_CHECKING:
     from reaper.sessions import CloudSession
 
 
-MAX_ENTRIES = 200
-"""The last entries of a resource's history that say whether it was restored already."""
 RUN_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z-]{0,63}")
 
 
@@ -98,8 +104,18 @@ def restore_resource(
     own = memory_updates.manifest_reference(memory)
     named = address or memory.lost_manifest or (own.address if own else None)
     if named is None:
-        return _already_restored(resource_id, context)
-    found, manifest = context.archive.read_unproven(named)
+        entries = context.ledger.history(resource_id, context.clock() - RETENTION)
+        last = next((entry for entry in reversed(entries) if entry.what == RESTORED), None)
+        if not last:
+            raise SettingsError(f"{resource_id}: the ledger has no action on this resource; pass --manifest")
+        because = f"already restored on {last.when:%Y-%m-%d %H:%M} UTC, by {last.by}"
+        return RestoreResult(id=resource_id, undone=UndoResult(because=because))
+    try:
+        found, manifest = context.archive.read_unproven(named)
+    except CloudError as error:
+        if address or not is_trusted:
+            raise
+        return RestoreResult(id=resource_id, error=_settled_if_lost(resource_id, named, error, context))
     if comparable_id(manifest.id) != comparable_id(resource_id):
         raise SettingsError(f"{resource_id}: the manifest {named} is for {manifest.id}; nothing was changed")
     is_own = own is not None and is_same_address(own.address, named)
@@ -111,16 +127,6 @@ def restore_resource(
             "if it is right, pass --trust-manifest"
         )
     return _restore(manifest, own.address if own and is_own else named, context)
-
-
-def _already_restored(resource_id: str, context: RestoreContext) -> RestoreResult:
-    """The result if there is no action left to undo. Raises SettingsError if none was ever undone."""
-    entries = context.ledger.history(resource_id, context.clock() - RETENTION, MAX_ENTRIES)
-    last = next((entry for entry in reversed(entries) if entry.what == RESTORED), None)
-    if not last:
-        raise SettingsError(f"{resource_id}: the ledger has no action on this resource; pass --manifest")
-    because = f"already restored on {last.when:%Y-%m-%d %H:%M} UTC, by {last.by}"
-    return RestoreResult(id=resource_id, undone=UndoResult(because=because))
 
 
 def run_id_of(wanted: str, context: RestoreContext) -> str:
@@ -174,11 +180,19 @@ def _restore(manifest: Manifest, address: str, context: RestoreContext) -> Resto
             undone = _undo_action(manifest, context)
         _record_undo(manifest, address, undone, context)
     except CloudError as error:
-        if error.reason is Reason.GONE or error.code == RECREATED:  # nothing is left of what that run may have half done
-            lost.record_known(context.ledger, manifest.id, manifest.run, context.clock(), f"settled by {context.by}: {error}")
-            update_memory(context.ledger, manifest.id, lambda memory: replace(memory, lost_manifest=None), context.clock())
-        return RestoreResult(id=manifest.id, error=error)
+        return RestoreResult(id=manifest.id, error=_settled_if_lost(manifest.id, address, error, context))
     return RestoreResult(id=manifest.id, undone=undone)
+
+
+def _settled_if_lost(resource_id: str, address: str, error: CloudError, context: RestoreContext) -> CloudError:
+    """The error. If it is about a lost action that no other try would undo, that action is settled, and the error says so."""
+    now, is_final = context.clock(), error.reason is Reason.GONE or error.code == LEFT_ALONE
+    if not is_final or context.ledger.memory(resource_id, now).lost_manifest != address:
+        return error
+    lost.record_known(context.ledger, resource_id, stored_manifest(address).run, now, f"settled by {context.by}: {error}")
+    update_memory(context.ledger, resource_id, lambda memory: replace(memory, lost_manifest=None), now)
+    text = str(error).removeprefix(f"{error.operation}: ")
+    return error.reworded(f"{text}; what {address} says wasn't restored, and it no longer blocks later actions")
 
 
 def _end_unfinished(resource_id: str, context: RestoreContext) -> None:
@@ -201,25 +215,21 @@ def _undo_action(manifest: Manifest, context: RestoreContext) -> UndoResult:
         functions = context.action_functions(manifest.kind)
     except KeyError as error:
         raise CloudError(Reason.UNREADABLE, "restore", f"this version can't restore the kind {manifest.kind}") from error
-    manifest, unread_because = _with_continued(manifest, context.archive)
+    unread: CloudError | None = None
+    try:
+        manifest = context.archive.with_continued(manifest)
+    except CloudError as error:
+        unread = error
     for one in (manifest, *manifest.continued):
         require_own_form(one, functions)
         context.show(one)
     _end_unfinished(manifest.id, context)
     undone = functions.undo(context.open_session(manifest.target).without_cache(), manifest)
-    if unread_because:
-        missing = f"Not restored: what the previous action removed ({unread_because})."
+    if unread:
+        missing = f"Not restored: what the previous action removed ({unread})."
         return replace(undone, not_restored=(*undone.not_restored, missing), run_again=True)
     earlier = () if undone.run_again else _earlier_action_hint(manifest, context.archive)
     return replace(undone, not_restored=(*undone.not_restored, *earlier))
-
-
-def _with_continued(manifest: Manifest, archive: Archive) -> tuple[Manifest, str | None]:
-    """The manifest with those that it went on with; or alone, and why one of them can't be used."""
-    try:
-        return archive.with_continued(manifest), None
-    except CloudError as error:
-        return manifest, str(error)
 
 
 def _earlier_action_hint(manifest: Manifest, archive: Archive) -> tuple[str, ...]:

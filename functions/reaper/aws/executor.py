@@ -159,9 +159,8 @@ def _undo_start_stop(table: Table, action: StartStop, cloud: CloudSession, manif
     row = reader.described(cloud, table, {listing.key("name"): name})
     resource = reader.resource_of(table, cloud, row, None)
     if chosen_members(row, *table.same) != {key: manifest.undo_state.get(key) for key in table.same}:
-        raise _refusal(
-            table, undo.call, f"{name} was recreated or got another {table.same_text} since, so the reaper left it alone"
-        )
+        text = f"{name} was recreated or got another {table.same_text} since"
+        raise CloudError.left_alone(permission_of(listing.service, undo.call), text)
     if resource.status in undo.done:
         return UndoResult(because=f"its status is {resource.status} already")
     if resource.status not in undo.needs:

@@ -18,10 +18,8 @@ from reaper.acting.contract import Earlier, Manifest, Members, UndoResult, UndoS
 from reaper.aws import tags
 from reaper.aws.sagemaker import RESTORED_TAG, no_room_for_tag_because, to_plain_json
 from reaper.aws.session import CloudSession
-from reaper.errors import RECREATED, CloudError, Reason
+from reaper.errors import CloudError, Reason
 from reaper.model import Resource
-
-RECREATED_TEXT = "has been recreated since, so the reaper left it alone"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,11 +42,6 @@ def first_created(row: Mapping[str, Any], own_tags: Mapping[str, str]) -> str:
 def is_same_resource(cloud: CloudSession, row: Mapping[str, Any], arn: str, first_created_at: str | None) -> bool:
     """Whether the description shows the resource created at `first_created_at`, or what was recreated in its place."""
     return bool(first_created_at) and first_created(row, tags.read_tags_now(cloud, arn)) == first_created_at
-
-
-def recreated_error(operation: str, name: str) -> CloudError:
-    """The error that says that something else has the name now."""
-    return CloudError(Reason.REFUSED, operation, f"{name} {RECREATED_TEXT}", code=RECREATED)
 
 
 def with_restored_tag(own_tags: Mapping[str, str], first_created_at: str) -> dict[str, str]:

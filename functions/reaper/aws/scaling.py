@@ -250,9 +250,9 @@ def _require_same(table: Table, scaling: Scaling, cloud: CloudSession, manifest:
     saved, name, operation = manifest.undo_state, manifest.name, f"sagemaker:{scaling.call}"
     row, same = scaling.described(cloud, name)
     if not recreation.is_same_resource(cloud, row, row[table.listing.key("arn")], saved.get("born")):
-        raise recreation.recreated_error(operation, name)
+        raise CloudError.left_alone(operation, f"{name} has been recreated since")
     if not scaling.is_same(saved["same"], same):
-        raise CloudError(Reason.REFUSED, operation, f"{name} has another {scaling.same_text} now, so the reaper left it alone")
+        raise CloudError.left_alone(operation, f"{name} has another {scaling.same_text} now")
     if (status := row[table.listing.key("status")]) != IN_SERVICE:
         raise CloudError(Reason.REFUSED, operation, f"the status of {name} is {status}; run this again once it is {IN_SERVICE}")
     return row

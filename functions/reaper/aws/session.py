@@ -44,11 +44,14 @@ from reaper.errors import (
     odd_replies_as_errors,
 )
 from reaper.model import Target
+from reaper.urls import ca_bundle
 
 IAM_PREFIXES = {"resourcegroupstaggingapi": "tag", "stepfunctions": "states", "sesv2": "ses"}
 MAX_CONCURRENT_CALLS = 4
 """Calls under way at once in one region; SageMaker publishes no rate, and more only meets the throttle sooner."""
 
+CA_BUNDLE_VARIABLES = ("AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE")
+"""Those that the SDK reads."""
 SEND_ONCE = Config(retries={"total_max_attempts": 1, "mode": "standard"})
 UNSENT_ERRORS = (NoCredentialsError, CredentialRetrievalError, SSOError, TokenRetrievalError, ParamValidationError)
 """Failures before anything is sent."""
@@ -92,6 +95,7 @@ def own_client(service: str, permission: str) -> Any:
 @contextmanager
 def loading_errors(operation: str) -> Iterator[None]:
     """Whatever goes wrong while credentials are loaded becomes a CloudError in the words of what was to fetch them: they are configured."""
+    ca_bundle(os.environ, CA_BUNDLE_VARIABLES)
     try:
         yield
     except (BotoCoreError, *ODD_REPLY_ERRORS) as error:

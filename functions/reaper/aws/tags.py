@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from reaper.errors import CloudError, Reason
 from reaper.ledger.ledger import comparable_id
+from reaper.model import PROTECTING_TAGS
+from reaper.policy.tags import plain_key
 
 if TYPE_CHECKING:
     from reaper.aws.session import CloudSession
@@ -93,8 +95,14 @@ def tags_of(by_arn: TagsByArn | None, *arns: str) -> Tags | None:
         tags = _tags_of_arn(by_arn.get(arn.lower(), {}), arn)
         if tags is None:
             return None
-        merged |= tags
+        merged = _inside(merged, tags)
     return merged
+
+
+def _inside(outer: Tags, own: Tags) -> Tags:
+    """Its own tags, over those of what it lives in, of which those that may protect stay: `PROTECTING_TAGS`."""
+    shadowed = {key for key in outer if plain_key(key) in PROTECTING_TAGS and key.rstrip() in own}
+    return {f"{key} " if key in shadowed else key: value for key, value in outer.items()} | own
 
 
 def _tags_of_arn(spelled: Mapping[str, Tags | None], arn: str) -> Tags | None:
@@ -107,7 +115,7 @@ def read_tags_now(cloud: CloudSession, *arns: str) -> dict[str, str]:
 
     Raises CloudError, but never GONE: tags that are not found are tags that couldn't be read.
     """
-    merged: dict[str, str] = {}
+    merged: Tags = {}
     for arn in reversed(arns):
         try:
             rows = list(cloud.paged_rows("sagemaker", "ListTags", "Tags", "Key", "Value", ResourceArn=arn))
@@ -115,5 +123,5 @@ def read_tags_now(cloud: CloudSession, *arns: str) -> dict[str, str]:
             if error.reason is not Reason.GONE:
                 raise
             raise CloudError(Reason.REFUSED, error.operation, f"the tags of {arn} can't be read: {error}") from error
-        merged |= {row["Key"]: row["Value"] for row in rows}
+        merged = _inside(merged, {row["Key"]: row["Value"] for row in rows})
     return merged

@@ -33,6 +33,8 @@ from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
 from reaper.errors import ODD_REPLY_ERRORS, CloudError, Reason
+from reaper.model import PROTECTING_TAGS
+from reaper.policy.tags import plain_key
 
 A = TypeVar("A")
 Json = dict[str, Any]
@@ -302,13 +304,15 @@ def read_tags(value: object) -> Tags:
 
 
 def inherited_tags(*layers: Tags) -> Tags:
-    """A resource's own tags, passed first, over those of its containers; None if any layer couldn't be read."""
+    """A resource's own tags, passed first, over those of its containers; None if any layer couldn't be read. `PROTECTING_TAGS` of containers stay."""
     merged: dict[str, str] = {}
-    for layer in layers:
+    for depth, layer in enumerate(layers):
         if layer is None:
             return None
         known = {key.lower() for key in merged}
-        merged |= {key: text for key, text in layer.items() if key.lower() not in known}
+        hidden = {key for key in layer if key.lower() in known}
+        kept = {f"{key}{depth * ' '}": layer[key] for key in hidden if plain_key(key) in PROTECTING_TAGS}
+        merged |= kept | {key: text for key, text in layer.items() if key not in hidden}
     return merged
 
 

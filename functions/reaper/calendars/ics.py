@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from fnmatch import fnmatchcase
+from pathlib import PurePath
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -94,8 +95,12 @@ def read_stretches(text: str, titles: Iterable[str] | None, tz: str, now: dateti
     from icalendar import Calendar as Parsed
     from icalendar.timezone import tzp
 
-    parsed, zone, steps, stretches = Parsed.from_ical(text), ZoneInfo(tz), Steps(), list[Stretch]()
-    utc = tzp.timezone(str(parsed.get("X-WR-TIMEZONE"))) or zone
+    zone, steps, stretches = ZoneInfo(tz), Steps(), list[Stretch]()
+    try:
+        parsed = Parsed.from_ical(text)
+        utc = tzp.timezone(str(parsed.get("X-WR-TIMEZONE"))) or zone
+    except OSError as error:  # a folder of zones, such as Europe, or a name that is too long for a file
+        raise _unknown_zone(PurePath(str(error.filename)).name) from error
     events, moved = parsed.walk("VEVENT"), defaultdict[str, list[Any]](list)
     for event in events:
         if "RECURRENCE-ID" in event and "UID" in event:
@@ -214,8 +219,12 @@ def _written(event: Any, name: str) -> Iterator[tuple[When, str]]:
             if not isinstance(when, date):
                 raise ValueError("it has a time without a day, or a period among its dates, which isn't read")
             if zone and isinstance(when, datetime) and when.tzinfo is None:  # the library takes such a time for one without any
-                raise ValueError(f"unknown time zone {short_repr(zone)}; export it with IANA time zones such as Europe/Berlin")
+                raise _unknown_zone(zone)
             yield when, zone
+
+
+def _unknown_zone(name: str) -> ValueError:
+    return ValueError(f"unknown time zone {short_repr(name)}; export it with IANA time zones such as Europe/Berlin")
 
 
 def _beside(start: When, written: tuple[When, str], utc: tzinfo) -> When:

@@ -17,7 +17,7 @@ from reaper.coverage import UNKNOWN_ACCOUNT
 from reaper.doctor.check import Check, missing_permission, ok, rights_checks, sign_in_advice, to_fix, unknown, unreachable_advice
 from reaper.doctor.context import DoctorContext, Opened, advice_for, doctor_of
 from reaper.duration import format_duration
-from reaper.errors import CloudError, Reason, SettingsError
+from reaper.errors import NO_SIGN_IN, CloudError, Reason, SettingsError
 from reaper.extras import install_command
 from reaper.model import ACTIONS, Ceiling, StepName
 from reaper.sessions import CloudSession, has_credentials, is_available, list_accounts, open_sessions
@@ -65,7 +65,11 @@ def examine_credentials(context: DoctorContext, cloud: str, opened: Opened) -> I
         yield ok(name, doctor_of(cloud).describe_caller([session.for_kind() for session in sessions], settings.role))
     except CloudError as error:
         yield to_fix(name, str(error), sign_in_advice(str(error)), error.missing)
-    yield ok(f"targets.{cloud}", _targets_text(sessions))
+    accounts = sorted({session.target.account for session in sessions})
+    regions = sorted({session.target.region for session in sessions if session.target.region})
+    places = f" in {count_noun(len(regions), 'region')} ({first_few(regions)})" if regions else ""
+    swept = count_noun(len(accounts), "account" if regions else "subscription")
+    yield ok(f"targets.{cloud}", f"{swept} to sweep ({first_few(accounts)}){places}")
     if cloud == "aws" and settings.exclude_accounts:
         yield from _exclusion_checks(settings)
 
@@ -112,15 +116,6 @@ def _advice(cloud: str, missing: str | None, text: str, role: str | None) -> str
         return TARGET_ROLE_ADVICE
     error = CloudError(Reason.DENIED, missing or "", text, missing=missing)
     return advice_for(error, role or "" if missing == ASSUME_ROLE else "", registry.access_advice(cloud, missing))
-
-
-def _targets_text(sessions: list[CloudSession]) -> str:
-    """`4 accounts to sweep (…) in 12 regions (…)`."""
-    accounts = sorted({session.target.account for session in sessions})
-    regions = sorted({session.target.region for session in sessions if session.target.region})
-    places = f" in {count_noun(len(regions), 'region')} ({first_few(regions)})" if regions else ""
-    noun = "account" if regions else "subscription"
-    return f"{count_noun(len(accounts), noun)} to sweep ({first_few(accounts)}){places}"
 
 
 def examine_reading(context: DoctorContext, cloud: str, opened: Opened) -> Iterator[Check]:
@@ -211,7 +206,8 @@ def examine_clock(context: DoctorContext, cloud: str) -> Iterator[Check]:
     try:
         theirs = doctor_of(cloud).reply_time()
     except CloudError as error:
-        yield unknown(name, str(error), unreachable_advice(error))
+        if error.code != NO_SIGN_IN:  # `credentials` says that already
+            yield unknown(name, str(error), unreachable_advice(error))
         return
     if theirs is None:
         yield unknown(name, "the reply had no date")

@@ -160,7 +160,7 @@ class Ledger:
             Key(Category.HISTORY, comparable_id(entry.id), name), rows.history_columns(entry), sortable_time(entry.when)
         )
 
-    def history(self, resource_id: str, since: datetime, limit: int) -> list[HistoryEntry]:
+    def history(self, resource_id: str, since: datetime, limit: int | None = None) -> list[HistoryEntry]:
         """The last `limit` entries of the resource's history that are not older than `since`, oldest first. No others are read."""
         last = f"{_newest_first(since)}{LAST_NAME}"
         stored = self.store.query(Category.HISTORY, comparable_id(resource_id), last=last, limit=limit)

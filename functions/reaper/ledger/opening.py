@@ -95,7 +95,8 @@ def require_known_format(ledger: Ledger) -> NamedRow:
     owner = row.values.get("deployment", ledger.deployment)
     if ledger.deployment not in {"", owner}:
         raise SettingsError(
-            f"the ledger belongs to the deployment {owner}, and this is {ledger.deployment}; set REAPER_LEDGER to this deployment's own ledger"
+            f"the ledger belongs to the deployment {owner}, and this is {ledger.deployment}; set REAPER_LEDGER to this deployment's own ledger, "
+            "or hand it over (docs/operations.md)"
         )
     return row
 

@@ -260,7 +260,7 @@ def _jump_line(jump: Breaker, context: NoticeContext) -> str:
         options = f"--account {target.account}"
     release = with_settings(f"reaper release {options}", context.location_settings)
     since = f", since {format_time(jump.since, context.owners.tz)}" if jump.since else ""
-    return f"{jump.kind} in {where}{since}: {jump.because}. {'' if jump.ended else 'Check the metrics. '}If they are idle, run `{release}`."
+    return f"{jump.kind} in {where}{since}: {jump.because}. {'' if jump.protections else 'Check the metrics. '}If they are idle, run `{release}`."
 
 
 def _disowned_topic(finding: Finding) -> str:

@@ -140,7 +140,8 @@ def with_failed_notice(finding: Finding, errors: Mapping[str, str], mails: Notic
     """The finding of a notice that no channel accepted, with the reason. `errors`: why channels refused it, by resource id."""
     if finding.step.name not in NOTICES or finding.outcome.result is not Result.PLANNED:
         return finding
-    because = errors.get(finding.case.resource.id) or _unsent_because(finding, mails)
+    is_late = mails.is_over() and finding.owner.address
+    because = errors.get(finding.case.resource.id) or (OUT_OF_TIME if is_late else TAKEN_OVER if mails.lost else NO_ADDRESS)
     return replace(finding, outcome=Outcome(result=Result.FAILED, error=f"{NOT_NOTIFIED}{because}"))
 
 
@@ -266,10 +267,8 @@ def _changed_because(finding: Finding, memories: Recalled, mails: NoticeRound) -
     memory, host = memories.get(case.resource.id, Memory()), intents.host_memory(case.resource, memories)
     if because := idle_period.dated_ahead_because(memory, now):
         return because
-    if possible_actions.is_snoozed(case, memory, now):
-        return "it was snoozed since this was decided"
-    if host and host.snoozed_until and host.snoozed_until > now:
-        return "its host was snoozed since this was decided"
+    if because := possible_actions.snoozed_because(case, memory, now, host):
+        return because
     decision = mails.decisions[case.resource.id]
     if decision.needs_summary:  # its row may have changed: an action was begun, then withdrawn
         valid = without_void_notice(case, memory, now, host, announces=mails.run.mode.announces)
@@ -279,12 +278,6 @@ def _changed_because(finding: Finding, memories: Recalled, mails: NoticeRound) -
         return None
     last = idle_period.last_notice_at(memory)  # a conclude that ran before may have sent this very notice
     return NOTIFIED if last and last >= mails.now else CHANGED
-
-
-def _unsent_because(finding: Finding, mails: NoticeRound) -> str:
-    if mails.is_over() and finding.owner.address:
-        return OUT_OF_TIME
-    return TAKEN_OVER if mails.lost else NO_ADDRESS
 
 
 def _remember(finding: Finding, receipt: str | None, mails: NoticeRound) -> Part:
@@ -364,8 +357,7 @@ def _still_owed(waiting: Sequence[_Correction], mails: NoticeRound) -> tuple[lis
         memories = dict(mails.ledger.recall([each.resource.id for each in waiting], mails.context.clock()))
     except ReaperError as error:
         return [], Part(errors=[error])
-    owed = [each for each in waiting if memories.get(each.resource.id, Memory()).wrong_hour == each.memory.wrong_hour]
-    return owed, Part()
+    return [each for each in waiting if memories.get(each.resource.id, Memory()).wrong_hour == each.memory.wrong_hour], Part()
 
 
 def _record_sent(owed: Sequence[_Correction], sent: Sequence[Delivery], mails: NoticeRound) -> Part:

@@ -2,7 +2,7 @@
 
 The topics of the last summaries are one bounded row of the ledger. A run takes the place of those that read nothing but what it has read; the
 others stay, so a run over a few places doesn't make what is known of the rest new. Those that must never be mistaken for known ones (holds, gaps, failures) are
-stored exactly, in 64 bits each. There may be a hundred thousand idle or unknown resources: these are stored in a Bloom filter
+stored exactly, in 64 bits each; of more than 4,000, only whether they are the same ones. There may be a hundred thousand idle or unknown resources: these are stored in a Bloom filter
 (https://doi.org/10.1145/362686.362692) of 64 bits for each topic and at most 1,048,576 bits (171 kB of text). It never forgets a topic. The
 probability that it mistakes a new topic for a known one is less than one in ten million up to 16,000 topics, 0.06% at 65,000 and 2.5% at
 130,000. The summary then doesn't call that resource new, but still counts it.
@@ -24,7 +24,7 @@ from reaper.errors import CloudError, ReaperError, Reason
 from reaper.idle_period import MAX_CLOCK_SKEW
 from reaper.ledger.rows import NamedRow, adapter, sortable_time
 from reaper.ledger.update import update_row
-from reaper.model import Result, Status
+from reaper.model import Result
 from reaper.notices import admin_summary
 from reaper.notices.admin_summary import OnHold
 from reaper.notices.channels import delivery
@@ -32,13 +32,14 @@ from reaper.notices.channels.delivery import ChannelContext
 from reaper.notices.context import NoticeRound, Part, attempt
 from reaper.notices.forecast import NoticeContext
 from reaper.notices.sending import channel_failures
+from reaper.pending.holds import READ_STATUSES
 from reaper.policy.channel_settings import Acs, Sns
 from reaper.policy.schema import Owners
 
 SUMMARY_ROW = "summary"
 """The row of the ledger with the last summaries, the newest first."""
-MAX_SUMMARIES, MAX_CHARACTERS = 8, 300_000
-"""The most of them, and the most characters of all but the newest."""
+MAX_SUMMARIES, MAX_CHARACTERS, MAX_MARKS = 8, 300_000, 4_000
+"""The most of them, the most characters of all, and the most marks of places, and of exact topics, that each of them lists."""
 BUDGETS_ROW = "budgets"
 """The row with the budgets that are exceeded: by a mark of the name since when, a digest of the places of the run that saw it, and `KEPT`."""
 KEPT, LOW, TOLD_AGAIN_AFTER = "kept", 0.9, timedelta(days=3)
@@ -68,7 +69,8 @@ def send_admin_summary(report: Report, notices: NoticeContext, mails: NoticeRoun
         return _with_rows(report, (), mails.after(Part(errors=[error])))
     over_budget, errors = _over_budget(report, mails)
     mails = mails.after(Part(errors=errors))
-    on_hold = replace(_on_hold(mails), over_budget=over_budget)
+    since = {resource_id: d.on_hold_since for resource_id, d in mails.decisions.items() if d.on_hold_since}
+    on_hold = OnHold(since=since, jumps=mails.jumps, over_budget=over_budget)
     failures = {f"trouble:{row.kind}" for row in mails.rows}
     exact = failures | admin_summary.urgent_topics(report, on_hold)
     has_actions = any(f.is_action and f.outcome.result is not Result.PLANNED for f in report.findings)
@@ -125,7 +127,9 @@ def _over_budget(report: Report, mails: NoticeRound) -> tuple[Mapping[str, str],
     it is low, or TOLD_AGAIN_AFTER is over, it is the same budget that is exceeded again.
     """
     budgets = {admin_summary.budget_mark(budget.name): budget for budget in report.run.budgets}
-    places, now, long_ago = _places_digest(report), sortable_time(mails.now), sortable_time(mails.now - TOLD_AGAIN_AFTER)
+    names = sorted({f"{row.cloud} {row.account} {row.region} {row.kind}" for row in report.coverage if not row.is_own})
+    places = _topic_mark("\n".join(names))
+    now, long_ago = sortable_time(mails.now), sortable_time(mails.now - TOLD_AGAIN_AFTER)
     since: dict[str, str] = {}
 
     def changed(row: NamedRow) -> Mapping[str, str] | None:
@@ -167,19 +171,14 @@ def _with_summary(mine: SentSummary, row: NamedRow) -> dict[str, str]:
     """The row with that summary, which takes the place of those that it covers. The oldest are forgotten if there are too many."""
     kept = [each for each in sent_summaries(row) if not each.places <= mine.places]
     texts = [adapter(SentSummary).dump_json(each).decode() for each in [mine, *kept]][:MAX_SUMMARIES]
-    lengths = accumulate(map(len, texts[1:]), initial=0)
+    lengths = accumulate(map(len, texts))
     return {str(n): text for n, (text, length) in enumerate(zip(texts, lengths, strict=True)) if length <= MAX_CHARACTERS}
 
 
 def _read_places(report: Report) -> frozenset[str]:
     """Marks of the targets and kinds that the run read."""
-    read = [row for row in report.coverage if not row.is_own and row.status in {Status.OK, Status.PARTIAL}]
-    return frozenset(_topic_mark(f"{row.cloud} {row.account} {row.region} {row.kind}")[:8] for row in read)
-
-
-def _places_digest(report: Report) -> str:
-    places = sorted({f"{row.cloud} {row.account} {row.region} {row.kind}" for row in report.coverage if not row.is_own})
-    return sha256("\n".join(places).encode()).hexdigest()[:16]
+    read = [row for row in report.coverage if not row.is_own and row.status in READ_STATUSES]
+    return frozenset(mark[:8] for mark in _marks(f"{row.cloud} {row.account} {row.region} {row.kind}" for row in read))
 
 
 def _is_older(report: Report, last: SentSummary, mails: NoticeRound) -> bool:
@@ -188,14 +187,9 @@ def _is_older(report: Report, last: SentSummary, mails: NoticeRound) -> bool:
     return _read_places(report) <= last.places and started < last.started <= latest
 
 
-def _on_hold(mails: NoticeRound) -> OnHold:
-    since = {resource_id: d.on_hold_since for resource_id, d in mails.decisions.items() if d.on_hold_since}
-    return OnHold(since=since, jumps=mails.jumps)
-
-
 def topics_row(exact: Iterable[str], many: Collection[str]) -> dict[str, str]:
     """The row for these topics: `exact` ones without error, `many` of them almost without."""
-    return {"exact": " ".join(sorted(map(_topic_mark, exact))), "many": b64encode(_bloom_filter(many)).decode()}
+    return {"exact": " ".join(sorted(_marks(exact))), "many": b64encode(_bloom_filter(many)).decode()}
 
 
 def known_topics(exact: Iterable[str], many: Iterable[str], row: Mapping[str, str]) -> frozenset[str]:
@@ -205,7 +199,8 @@ def known_topics(exact: Iterable[str], many: Iterable[str], row: Mapping[str, st
         bits = b64decode(row.get("many", ""), validate=True)
     except ValueError:
         bits = b""
-    known = {topic for topic in exact if _topic_mark(topic) in marks}
+    exact = set(exact)
+    known = exact if _marks(exact) <= marks else {topic for topic in exact if _topic_mark(topic) in marks}
     known |= {topic for topic in many if bits and all(bits[n // 8] >> n % 8 & 1 for n in _bit_positions(topic, 8 * len(bits)))}
     return frozenset(known)
 
@@ -222,6 +217,12 @@ def _bloom_filter(topics: Collection[str]) -> bytes:
 def _bit_positions(topic: str, size: int) -> Iterator[int]:
     digest = sha256(topic.encode("utf-8", "replace")).digest()
     return (int.from_bytes(digest[4 * i : 4 * i + 4], "big") % size for i in range(HASHES_PER_TOPIC))
+
+
+def _marks(texts: Iterable[str]) -> frozenset[str]:
+    """A mark of each text; of more than MAX_MARKS, one of them all, which only the same ones have."""
+    marks = frozenset(map(_topic_mark, texts))
+    return marks if len(marks) <= MAX_MARKS else frozenset({_topic_mark(" ".join(sorted(marks)))})
 
 
 def _topic_mark(topic: str) -> str:

@@ -66,10 +66,11 @@ def acted_columns(acted: Collection[ActedOn], own: ActedOn) -> dict[str, str]:
     return {"acted": adapter(tuple[ActedOn, ...]).dump_json(rows, exclude_defaults=True).decode()}
 
 
-def acted_from_columns(values: Mapping[str, str], now: datetime) -> tuple[ActedOn, ...]:
-    """What still counts in the row. Raises CloudError if it can't be read."""
+def acted_from_columns(name: str, values: Mapping[str, str], now: datetime) -> tuple[ActedOn, ...]:
+    """What still counts in the row of that name. Raises CloudError if it can't be read."""
     try:
         acted: tuple[ActedOn, ...] = adapter(tuple[ActedOn, ...]).validate_json(values["acted"]) if values else ()
         return tuple(each for each in acted if each.started and now - each.started < COUNTED_FOR)
     except (ValueError, KeyError, TypeError) as error:  # a time without a zone can't be compared
-        raise CloudError(Reason.UNREADABLE, "ledger:Read", f"what was acted on can't be read ({error})") from error
+        text = f"the row {name!r} with what was acted on can't be read; delete it, which costs one day's count"
+        raise CloudError(Reason.UNREADABLE, "ledger:Read", text) from error

@@ -17,7 +17,7 @@ from reaper.case import Case, Coverage
 from reaper.coverage import target_of_row
 from reaper.errors import CloudError, Reason
 from reaper.ledger.ledger import Ledger, target_text
-from reaper.ledger.rows import adapter
+from reaper.ledger.rows import NamedRow, adapter
 from reaper.ledger.update import update_row
 from reaper.model import Memory, Status, Target
 from reaper.pending.acted import ActedOn, acted_from_columns, acted_row
@@ -76,8 +76,8 @@ class Hold:
 class Breaker:
     """The breaker of one place, or of a kind over whole runs. `since`: when its idle share jumped; None while it is normal.
 
-    `lapsed_at`: notices of idleness up to then lead to no action. `usual_since`: only later sweeps show what is usual there. `ended`: how many of
-    the idle resources were protected until shortly before the jump, in words. `acted`: what runs had just ended there when it jumped, or since.
+    `lapsed_at`: notices of idleness up to then lead to no action. `usual_since`: only later sweeps show what is usual there. `protections`:
+    those that ended shortly before the jump, in words. `acted`: what runs had just ended there when it jumped, or since.
     """
 
     target: str
@@ -87,7 +87,7 @@ class Breaker:
     because: str = ""
     lapsed_at: datetime | None = None
     usual_since: datetime | None = None
-    ended: str = ""
+    protections: str = ""
     acted: tuple[ActedOn, ...] = ()
 
     @property
@@ -137,8 +137,8 @@ HoldRows = Mapping[str, HoldRow]
 class RunScope:
     """A run, its time, and the places that it read (`ok` or `partial`).
 
-    `acted`: what earlier runs acted on in the last hours, by `account_key`. `idle`: what is idle, by place. `ended`: what runs ended in the last
-    hours, or shortly before a jump that still stands, and isn't there again.
+    `acted`: what earlier runs acted on in the last hours, by `account_key`. `idle`: what is idle, by place. `ended`: see
+    `breaker.ended_before`.
     """
 
     run: str
@@ -327,7 +327,7 @@ def _read_rows(ledger: Ledger, accounts: Collection[str], now: datetime, acted: 
         rows=settled_rows(stored, now),
         stored=stored,
         versions={key: read[row_name(key)].version for key in keys},
-        acted={key: acted_from_columns(read[acted_row(key)].values, now) for key in acted},
+        acted={key: acted_from_columns(acted_row(key), read[acted_row(key)].values, now) for key in acted},
     )
 
 
@@ -345,14 +345,13 @@ def release_actions(
     In places whose idle share jumped, the usual share is learned from the runs after `now`.
     """
     release = Release(given_at=now, valid_until=now + valid_for, by=by)
+
+    def released(row: NamedRow) -> dict[str, str]:
+        return row_columns(_settled_row(replace(row_from_columns(row.values), release=release), None, now))
+
     for key in accounts or (ALL_ACCOUNTS,):
-        update_row(ledger, row_name(key), lambda row: _released_columns(row.values, release), now)
+        update_row(ledger, row_name(key), released, now)
     return release
-
-
-def _released_columns(values: Mapping[str, str], release: Release) -> dict[str, str]:
-    row = replace(row_from_columns(values), release=release)
-    return row_columns(_settled_row(row, None, release.given_at))
 
 
 def standing_rows(ledger: Ledger, now: datetime, accounts: Collection[str] = ()) -> dict[str, HoldRow]:
@@ -376,8 +375,12 @@ def row_from_columns(values: Mapping[str, str]) -> HoldRow:
         return HoldRow()
     try:
         row: HoldRow = adapter(HoldRow).validate_json(values["row"])
+        released = max(LONG_AGO, row.release.given_at, row.release.valid_until) if row.release else LONG_AGO
+        _settled_row(row, row.release, released)  # no time without a zone can be compared
+        for breaker in row.breakers:
+            key_of_place(breaker.place)
         return replace(row, release=replace(row.release, by=values["by"])) if row.release else row
-    except (ValueError, KeyError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise CloudError(Reason.UNREADABLE, "ledger:Read", f"what is on hold can't be read ({error})") from error
 
 

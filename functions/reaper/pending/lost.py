@@ -9,20 +9,20 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from hashlib import sha256
 
 from reaper.case import Case
 from reaper.errors import CloudError, Reason
-from reaper.ledger.ledger import RETENTION, Ledger, comparable_id
+from reaper.ledger.ledger import Ledger, comparable_id
 from reaper.ledger.rows import HistoryEntry, Recalled
 from reaper.ledger.update import update_memory
 from reaper.model import Memory
 
 BEGAN = "began"
 """In the history: a run was about to store the manifest of an action. It is written before that, and so is never missing by a crash."""
-MAX_ENTRIES = 200
-"""The last entries of a resource's history among which that of an action of the last days is looked for."""
+LISTED_FOR = timedelta(days=5)
+"""No listed manifest is older: they are those of today and the three days before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,7 @@ def _note_lost(resource_id: str, found: Sequence[StoredManifest], memories: Reca
     others = [each for each in found if each.run != memory.last_action_run]
     if not others or memory.lost_manifest or resource_id in memories.unreadable:
         return False
-    runs = {entry.by for entry in ledger.history(resource_id, now - RETENTION, MAX_ENTRIES)}
+    runs = {entry.by for entry in ledger.history(resource_id, now - LISTED_FOR)}
     unknown = next((each.address for each in reversed(others) if each.run not in runs), None)
     if unknown:
         update_memory(ledger, resource_id, lambda memory: replace(memory, lost_manifest=unknown), now)

@@ -20,7 +20,7 @@ from reaper.ledger.ledger import Ledger, target_from_text
 from reaper.ledger.rows import RunStatistics
 from reaper.model import Memory, Run, State
 from reaper.pending import holds
-from reaper.pending.acted import ActedOn
+from reaper.pending.acted import ActedOn, acted_on, without
 from reaper.pending.holds import Breaker, HoldRow, HoldRows, KindInTarget, PlaceCount, RunScope, Shares, Usual
 from reaper.planning.possible_actions import is_stopped_by_hours, snooze_sentence
 from reaper.policy.rules import effective_rule
@@ -72,10 +72,23 @@ def add_counts(sums: dict[KindInTarget, PlaceCount], more: PlaceCounts) -> None:
         sums[place] = PlaceCount(**{f.name: getattr(before, f.name) + getattr(count, f.name) for f in fields(PlaceCount)})
 
 
-def with_ended(counts: PlaceCounts, ended: Iterable[ActedOn]) -> PlaceCounts:
-    """The counts of the places that were read with what runs ended there: a fast schedule may never see as much idle at once."""
-    sums, counted = dict(counts), Counter((each.target, each.kind) for each in ended)
-    add_counts(sums, {place: PlaceCount(total=n, idle=n, acted=n) for place, n in counted.items() if place in counts})
+def ended_before(cases: Iterable[Case], acted: Iterable[ActedOn], rows: HoldRows) -> tuple[ActedOn, ...]:
+    """What runs ended in the last hours, or before a jump that still stands: not what office hours asked for, was judged since, or is protected."""
+    stood = (each for row in rows.values() for jump in row.jumps for each in jump.acted)
+    there = [acted_on(case) for case in cases if case.verdict.state in {State.IDLE, State.ACTIVE} or case.rule.protected_because]
+    left = without({each.digest: each for each in (*stood, *acted)}.values(), there)
+    return tuple(each for each in left if not each.by_hours)
+
+
+def with_ended(counts: PlaceCounts, ended: Iterable[ActedOn], cases: Iterable[Case]) -> PlaceCounts:
+    """The counts of the places that were read with what runs ended there: a fast schedule may never see as much idle at once.
+
+    Among the `cases` is what was scaled in, and is young since: it is counted already.
+    """
+    sums, listed = dict(counts), {acted_on(case).digest for case in cases if case.verdict.state is State.YOUNG}
+    for each in ended:
+        if (place := (each.target, each.kind)) in counts:
+            add_counts(sums, {place: PlaceCount(total=each.digest not in listed, idle=1, acted=1)})
     return sums
 
 
@@ -110,7 +123,7 @@ def idle_jumps(counts: PlaceCounts, limits: Limits, shares: Shares, where: str =
     for place, now in counts.items():
         usual = shares.get(place)
         if usual and now.idle > usual.idle + MIN_FOR_JUMP and now.idle / now.seen > usual.share + limits.max_jump:
-            what = f"{place[1]} resources{where} are idle{' or were just acted on' if now.acted else ''}"
+            what = f"{place[1]} resources{where} are idle{' or were acted on' if now.acted else ''}"
             jumps[place] = f"{now.idle} of {now.seen} {what}, up from {usual.share:.0%}; max_jump is {limits.max_jump:.0%}"
     return jumps
 
@@ -178,7 +191,8 @@ def _rows_with_breakers(
             if holds.key_of_place(place) == key:
                 known[place] = _tripped(known.get(place, Breaker(target=place[0], kind=place[1])), because, policy, scope)
         for place, breaker in known.items():
-            if breaker.since and place not in jumped and place in sound and _read_kind(row, place, scope):
+            reads = {p for p in row.places if holds.run_place(p) == place} if key == holds.ALL_ACCOUNTS else {place}
+            if breaker.since and place not in jumped and place in sound and reads <= scope.read_places:
                 known[place] = holds.ended_breaker(breaker, scope.now)
         updated[key] = replace(row, breakers=tuple(known.values()))
         if key == holds.ALL_ACCOUNTS and jumped.keys() & known.keys():
@@ -193,10 +207,10 @@ def _tripped(breaker: Breaker, because: str, policy: Policy, scope: RunScope) ->
     cases = (each for p, there in scope.idle.items() if breaker.place in {p, holds.run_place(p)} for each in there)
     idle = [each for each in cases if not is_stopped_by_hours(each[0])]
     ends = Counter(filter(None, (_protected_until(*each, policy, since - RECENTLY) for each in idle)))
-    ended = "; ".join(f"{n} of them {'was' if n == 1 else 'were'} {text}" for text, n in ends.most_common(3))
-    because = f"{because}; {ended}" if ended else because
+    protections = "; ".join(f"{n} of them {'was' if n == 1 else 'were'} {text}" for text, n in ends.most_common(3))
+    because = f"{because}; {protections}" if protections else because
     acted = tuple(a for a in scope.ended if breaker.place in {(place := (a.target, a.kind)), holds.run_place(place)})
-    return replace(breaker, because=because, since=since, run=breaker.run or scope.run, ended=ended, acted=acted)
+    return replace(breaker, because=because, since=since, run=breaker.run or scope.run, protections=protections, acted=acted)
 
 
 def _protected_until(case: Case, memory: Memory, policy: Policy, then: datetime) -> str | None:
@@ -206,10 +220,3 @@ def _protected_until(case: Case, memory: Memory, policy: Policy, then: datetime)
         because = snooze_sentence(memory)
     found = re.search(r"(accepted|kept by tag|snoozed) until (\d{4}-\d\d-\d\d)", because)
     return f"{found[1]} until {(day := date.fromisoformat(found[2])).day} {day:%b}" if found else None
-
-
-def _read_kind(row: HoldRow, place: KindInTarget, scope: RunScope) -> bool:
-    """Whether the run read the place; for a kind over whole runs, every place of that kind which the row names."""
-    if holds.key_of_place(place) != holds.ALL_ACCOUNTS:
-        return place in scope.read_places
-    return {p for p in row.places if holds.run_place(p) == place} <= scope.read_places

@@ -73,6 +73,7 @@ class Limited:
 def apply_limits(planned: Sequence[Planned], swept: Swept, ledger: Ledger) -> Limited:
     """The plan after limits and jumps, once both are recorded, by version. Raises CloudError."""
     now, caps = swept.scope.now, swept.policy.limits
+    known = [each.decision.case for each in planned if each.is_known]
     counts = breaker.count_places(each.decision.reported_case for each in planned if each.is_known)
     breaker.add_counts(counts, swept.others)
     idle: dict[KindInTarget, list[tuple[Case, Memory]]] = defaultdict(list)
@@ -83,11 +84,9 @@ def apply_limits(planned: Sequence[Planned], swept: Swept, ledger: Ledger) -> Li
         read = holds.read_hold_rows(ledger, swept.targets, now)
         if swept.notices_only:
             return _limited([_on_hold_by_jumps(each, read.rows) for each in _after_jumps(planned, read.rows, swept)], read.rows)
-        known = [each.decision.reported_case for each in planned if each.is_known]
-        before_jumps = [each for row in read.rows.values() for jump in row.jumps for each in jump.acted]
-        ended = chain.from_iterable(limits.ended_lately(known, {**read.acted, "": before_jumps}).values())
-        scope = replace(swept.scope, acted=read.acted, idle=idle, ended=tuple({each.digest: each for each in ended}.values()))
-        idle_or_ended = breaker.with_ended(counts, scope.ended)
+        ended = breaker.ended_before(known, chain.from_iterable(read.acted.values()), read.rows)
+        scope = replace(swept.scope, acted=read.acted, idle=idle, ended=ended)
+        idle_or_ended = breaker.with_ended(counts, ended, known)
         shares = breaker.usual_shares(ledger, breaker.places_that_may_jump(idle_or_ended, caps, read.rows), read.rows, now)
         rows: HoldRows = breaker.rows_with_jumps(idle_or_ended, swept.policy, shares, read.rows, scope)
         after = _after_jumps(planned, rows, swept)
@@ -134,8 +133,8 @@ def after_jumps(planned: Planned, breakers: Sequence[Breaker], now: datetime, *,
     if not acting and plan.has_announced_action(decision.reported_case, memory, now):
         return planned
     latest = max(jump.since for jump in jumps if jump.since)
-    ended = jumps[0].ended and f"and {jumps[0].ended}"
-    because = f"{jumps[0].because.partition(';')[0]}, {ended or 'which may be a fault in the metrics'}"
+    protections = jumps[0].protections and f"and {jumps[0].protections}"
+    because = f"{jumps[0].because.partition(';')[0]}, {protections or 'which may be a fault in the metrics'}"
     if now - latest < QUIET_FOR:
         until = f"{latest + QUIET_FOR:%Y-%m-%d %H:%M} UTC"
         return _with_step(planned, Step(name=StepName.NONE, because=f"no notice is sent until {until}, because {because}"))

@@ -7,10 +7,10 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from reaper import idle_period
-from reaper.calendars.terms import Hours
 from reaper.case import Case, Finding
 from reaper.model import Ceiling, Confidence, Memory, Resource, Result, State, StepName, Verdict
 from reaper.policy import office_hours
+from reaper.policy.tags import tag_values
 
 CONFIRM_WITHIN = timedelta(hours=1)
 """How long a requested action may take to show. After that the resource is planned from scratch."""
@@ -42,6 +42,12 @@ def may_keep_hours(case: Case) -> bool:
     return case.rule.protected_because is None and case.resource.tags is not None and case.rule.action.rank >= Ceiling.STOP.rank
 
 
+def is_in_doubt(case: Case) -> bool:
+    """Whether only an unknown price or size may keep its rule from acting, such as that of a stopped notebook: its own tags and the canary don't."""
+    says_notify = any(value.strip().lower() == Ceiling.NOTIFY for _, value in tag_values(case.resource.tags, "reaper:action"))
+    return case.rule.in_doubt and case.resource.tags is not None and not case.rule.only_notices and not says_notify
+
+
 def is_forced(case: Case, now: datetime) -> bool:
     """Whether its rule stops it even while it is in use: `hours: {force: true}`, and the hours are over.
 
@@ -57,12 +63,14 @@ def is_forced(case: Case, now: datetime) -> bool:
 
 def may_start(case: Case, memory: Memory, now: datetime) -> bool:
     """Whether its office hours start it now: it is stopped, nothing protects it, and the reaper stopped it, or the rule starts everything
-    and it is unchanged since the hours began.
+    and it is known to be unchanged since the hours began. What hours stopped is started in doubt, too.
     """
-    hours = case.rule.hours
-    if hours is None or not may_keep_hours(case) or not _is_startable(case) or not office_hours.is_open(hours, now):
+    hours, is_ours = case.rule.hours, was_stopped_by_reaper(case, memory)
+    may_keep = may_keep_hours(case) or (is_ours and idle_period.notice_was_about_hours(memory) and is_in_doubt(case))
+    if hours is None or not may_keep or not _is_startable(case) or not office_hours.is_open(hours, now):
         return False
-    return was_stopped_by_reaper(case, memory) or (hours.restart == "all" and _is_unchanged_since_opening(case, hours, now))
+    opened, changed = office_hours.opened_today(hours, now), case.resource.changed
+    return is_ours or (hours.restart == "all" and opened is not None and changed is not None and changed < opened)
 
 
 def strongest_action(case: Case, now: datetime) -> StepName | None:
@@ -138,8 +146,8 @@ def was_stopped_by_reaper(case: Case, memory: Memory) -> bool:
 
 
 def is_left_stopped(case: Case, memory: Memory) -> bool:
-    """Whether office hours stopped it, and nothing starts it again, because they no longer apply to it."""
-    if case.resource.tags is None or (case.rule.hours is not None and may_keep_hours(case)):
+    """Whether office hours stopped it, and nothing starts it again: it is protected, or they no longer apply to it. Doubt is no proof of that."""
+    if case.resource.tags is None or (case.rule.hours is not None and (may_keep_hours(case) or is_in_doubt(case))):
         return False
     is_ours = memory.last_action is StepName.STOP and memory.last_action_result is Result.DONE
     by_hours = is_ours and idle_period.notice_was_about_hours(memory) and memory.last_action_told_at is not None
@@ -147,16 +155,19 @@ def is_left_stopped(case: Case, memory: Memory) -> bool:
 
 
 def with_snooze(case: Case, memory: Memory, now: datetime, host: Memory | None = None) -> Case:
-    """The case with an exempt verdict if it is idle and a snooze is in effect; otherwise the case unchanged.
-
-    `host`: the memory of the resource that contains it. A snooze of that one protects this one too.
-    """
-    own = is_snoozed(case, memory, now)
-    by_host = host is not None and host.snoozed_until is not None and host.snoozed_until > now
-    if not may_act(case) or not (own or by_host):
+    """The case with an exempt verdict if it is idle and a snooze is in effect; otherwise the case unchanged."""
+    because = snoozed_because(case, memory, now, host)
+    if not because or not may_act(case):
         return case
-    because = snooze_sentence(memory) if own or host is None else f"its host is {snooze_sentence(host)}"
     return replace(case, verdict=Verdict(state=State.EXEMPT, because=because, last_busy=case.verdict.last_busy))
+
+
+def snoozed_because(case: Case, memory: Memory, now: datetime, host: Memory | None = None) -> str | None:
+    """The sentence about the snooze in effect, if any. `host`: the memory of what contains it, whose snooze protects this one, too."""
+    if is_snoozed(case, memory, now):
+        return snooze_sentence(memory)
+    is_by_host = host and host.snoozed_until and host.snoozed_until > now
+    return f"its host is {snooze_sentence(host)}" if host and is_by_host else None
 
 
 def is_snoozed(case: Case, memory: Memory, now: datetime) -> bool:
@@ -180,9 +191,3 @@ def snooze_sentence(memory: Memory) -> str:
 def _is_startable(case: Case) -> bool:
     """Whether it is stopped, and the kind can start it."""
     return case.verdict.state is State.EXEMPT and StepName.START in case.blocked and case.blocked[StepName.START] is None
-
-
-def _is_unchanged_since_opening(case: Case, hours: Hours, now: datetime) -> bool:
-    """Whether it wasn't stopped or changed since the present hours began. Without a time of its last change it may have been."""
-    opened = office_hours.opened_today(hours, now)
-    return opened is not None and case.resource.changed is not None and case.resource.changed < opened

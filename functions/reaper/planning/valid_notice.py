@@ -16,6 +16,7 @@ from reaper.case import Case
 from reaper.model import AnnouncedAction, Ceiling, Memory, State
 from reaper.planning import dates, possible_actions
 
+DATED_AHEAD = "it is dated ahead of this run's clock"
 Ends = Sequence[datetime | None]
 
 
@@ -24,12 +25,12 @@ def without_void_notice(
 ) -> Memory:
     """The memory with its notice only if that counts. Its arguments are those of `void_because`.
 
-    The time of a void enrolment stays, and decides when the next one may be sent. So does a row that is dated ahead: it shows that a clock is
-    wrong. Those who got a notice that is proven wrong are owed a message.
+    The time of a void enrolment stays, and decides when the next one may be sent. So does a notice that is merely dated ahead: it shows that a
+    clock is wrong. Those who got a notice that is proven wrong are owed a message.
     """
     memory = idle_period.without_wrong_notice(case, memory, now)
-    is_void = void_because(case, memory, now, host, announces=announces, lapsed=lapsed)
-    if not is_void or stays_dated_ahead(case, memory, now):
+    because = void_because(case, memory, now, host, announces=announces, lapsed=lapsed)
+    if not because or (because == DATED_AHEAD and idle_period.dated_ahead_because(memory, now)):
         return memory
     is_enrolment = idle_period.notice_was_about_hours(memory)
     return replace(memory, enrolment_digest=idle_period.VOID_ENROLMENT) if is_enrolment else idle_period.without_notice(memory)
@@ -49,19 +50,18 @@ def void_because(
     because = _taken_away_because(case, memory, sent, host, now)
     if not because and announces:
         because = _not_allowed_because(case, memory)
-    if because or idle_period.notice_outlasts_use(case, memory):
-        return because
-    if memory.announced_action is not None and any(_is_after(at, sent) for at in lapsed):
-        return "an idle share that had jumped is usual again"
-    return _idle_period_over_because(case, memory, sent, now)
+    if not because and not idle_period.notice_outlasts_use(case, memory):
+        because = _idle_period_over_because(case, memory, sent, now)
+        if memory.announced_action is not None and any(at and at > sent for at in lapsed):
+            because = "an idle share that had jumped is usual again"
+    is_ahead = (idle_period.last_notice_at(memory) or sent) > now + idle_period.MAX_CLOCK_SKEW
+    return because or (DATED_AHEAD if is_ahead else None)
 
 
 def _taken_away_because(case: Case, memory: Memory, sent: datetime, host: Memory | None, now: datetime) -> str | None:
-    """What voids every notice: its date or age, another resource or owner, or a protection that began or ended."""
+    """What voids every notice: its age, another resource or owner, or a protection that began or ended."""
     rule, last = case.rule, idle_period.last_notice_at(memory) or sent
-    if last > now + idle_period.MAX_CLOCK_SKEW:
-        return "it is dated ahead of this run's clock"
-    if _is_after(case.resource.created, sent):
+    if case.resource.created and case.resource.created > sent:
         return "it was about an earlier resource with this ID"
     # Without its tags and a whole look, another person may only seem to own it.
     if case.resource.tags is not None and case.verdict.state is not State.UNKNOWN and has_new_owner(case, memory):
@@ -69,9 +69,7 @@ def _taken_away_because(case: Case, memory: Memory, sent: datetime, host: Memory
     if rule.protected_because and not rule.in_doubt:
         return "it is protected now"
     own = None if possible_actions.is_recreated(case, memory) else memory.snoozed_until
-    if any(
-        _is_after(until, sent) and until <= now for until in (own, host and host.snoozed_until, rule.protection_ended_at) if until
-    ):
+    if any(until and sent < until <= now for until in (own, host and host.snoozed_until, rule.protection_ended_at)):
         return "a protection ended since"
     is_old = memory.announced_action is not None and now > valid_until(case, max(last, memory.act_not_before or last))
     return "it is too old" if is_old else None
@@ -80,7 +78,7 @@ def _taken_away_because(case: Case, memory: Memory, sent: datetime, host: Memory
 def _not_allowed_because(case: Case, memory: Memory) -> str | None:
     """Whether tag, rule or canary don't allow what it announced, whatever blocks that now. What can't be read proves nothing."""
     rule, hours, announced = case.rule, case.rule.hours, memory.announced_action
-    if announced is None or case.resource.tags is None or (rule.in_doubt and not rule.only_notices):
+    if announced is None or case.resource.tags is None or possible_actions.is_in_doubt(case):
         return None
     is_allowed = rule.action.rank >= Ceiling.STOP.rank
     if hours and hours.by_rule:
@@ -99,16 +97,6 @@ def _idle_period_over_because(case: Case, memory: Memory, sent: datetime, now: d
     told, present = memory.notified_fingerprint, idle_period.shape(case.resource)
     is_unread = present is None and told != idle_period.NATIVE
     return "its settings were others then" if told not in {None, present} and not is_unread else None
-
-
-def stays_dated_ahead(case: Case, memory: Memory, now: datetime) -> bool:
-    """Whether its row stays, because it shows that a clock is wrong. A protection takes its notice away all the same."""
-    is_ahead = idle_period.dated_ahead_because(memory, now) is not None
-    return is_ahead and (case.rule.protected_because is None or case.rule.in_doubt)
-
-
-def _is_after(when: datetime | None, sent: datetime) -> bool:
-    return when is not None and when > sent
 
 
 def valid_until(case: Case, since: datetime) -> datetime:

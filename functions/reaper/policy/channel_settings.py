@@ -11,9 +11,9 @@ from urllib.parse import parse_qsl, urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
-from reaper.notices.message import Audience, is_plain_address
+from reaper.notices.message import Audience
 from reaper.policy import secret_grants
-from reaper.policy.values import as_list
+from reaper.policy.values import as_list, require_plain_address
 from reaper.urls import is_loopback
 
 SECRET_PATTERN = rf"^(env:{secret_grants.SECRET_PREFIX}[A-Z0-9_]+|secretsmanager:\S+|keyvault:https://\S+)$"
@@ -31,13 +31,7 @@ SECRET_HOSTS = re.compile(r"hooks\.slack\.com|discord(app)?\.com|.*\.webhook\.of
 """Hosts whose addresses are secrets."""
 
 
-def _require_plain_address(value: object) -> object:
-    if not isinstance(value, str) or not is_plain_address(value):
-        raise ValueError("expected one plain email address such as reaper@example.com")
-    return value
-
-
-Address = Annotated[str, BeforeValidator(_require_plain_address)]
+Address = Annotated[str, BeforeValidator(require_plain_address)]
 _MANY: dict[str, Any] = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
 Addresses = Annotated[list[Address], BeforeValidator(as_list), WithJsonSchema(_MANY)]
 _READER: dict[str, Any] = {"enum": [reader.value for reader in Audience]}

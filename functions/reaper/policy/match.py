@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from reaper.model import Resource
 from reaper.policy.values import Accounts, Clouds, Comparison, Regions, Section, Tags, Words
@@ -29,6 +29,8 @@ OPERATORS: dict[str, Callable[[float, float], bool]] = {
 class Match(Section):
     """Which resources a rule covers: all conditions must hold, and no condition means all. Lists and globs mean any of them."""
 
+    model_config = ConfigDict(validate_default=False)
+
     cloud: Clouds | None = Field(None, description="aws or azure")
     kind: Words | None = Field(None, description="kind names, globs allowed, such as sagemaker-*; `reaper kinds` lists them")
     name: Words | None = Field(None, description="name globs; case counts")
@@ -45,11 +47,12 @@ class Match(Section):
     size: Words | None = Field(None, description="globs on the size", examples=["ml.p5.*", ["Standard_NC*", "Standard_ND*"]])
     usd_per_hour: Comparison | None = Field(None, description="a comparison in US dollars an hour", examples=[">= 5"])
 
-    @model_validator(mode="after")
-    def _names_what_it_covers(self) -> Self:
-        if empty := [key for key in sorted(self.model_fields_set) if not getattr(self, key)]:
-            raise ValueError(f"{empty[0]} is empty, and would match everything; say what it matches, or remove the key")
-        return self
+    @field_validator("*")
+    @classmethod
+    def _names_what_it_covers(cls, value: object) -> object:
+        if not value:
+            raise ValueError("say what it matches, or remove the key: empty, it would match everything")
+        return value
 
     def matches(self, resource: Resource, usd_per_hour: float | None) -> bool | None:
         """Whether the rule matches; None if that depends on an unknown price or size."""

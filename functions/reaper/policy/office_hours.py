@@ -40,7 +40,9 @@ def parse_hours(on: str, tz: str) -> Hours:
         raise ValueError(f"expected {EXPECTED_HOURS}")
     start, end = int(match[2]) * 60 + int(match[3]), int(match[4]) * 60 + int(match[5])
     if not start < end <= MIDNIGHT:
-        raise ValueError("expected a start before an end, both on the same day (at most 24:00)")
+        raise ValueError(
+            f"{short_repr(on)}: expected a start before an end at 24:00 at the latest; hours over midnight aren't possible, so end them at 24:00"
+        )
     return Hours(days=_parse_days(match[1].lower()), start=start, end=end, tz=time_zone(tz).key)
 
 
@@ -179,12 +181,10 @@ def _utc_instant(wall: datetime, zoned: ZoneInfo, *, fold: int) -> datetime:
     early, late = (wall.replace(tzinfo=zoned, fold=side).astimezone(UTC) for side in (1, 0))
     while late - early > SECOND:  # the change is after `early` and at or before `late`; changes are on whole seconds
         middle = early + (late - early) // (2 * SECOND) * SECOND
-        early, late = (early, middle) if _utc_offset(middle, zoned) == _utc_offset(late, zoned) else (middle, late)
+        early, late = (
+            (early, middle) if middle.astimezone(zoned).utcoffset() == late.astimezone(zoned).utcoffset() else (middle, late)
+        )
     return late
-
-
-def _utc_offset(at: datetime, zoned: ZoneInfo) -> timedelta | None:
-    return at.astimezone(zoned).utcoffset()
 
 
 def _local_date(hours: Hours, at: datetime) -> date:

@@ -86,7 +86,8 @@ def _parse_percentage(value: object) -> float:
     return float(match[1]) / 100
 
 
-def _require_plain_address(value: object) -> object:
+def require_plain_address(value: object) -> object:
+    """Raises ValueError for text that is no plain email address."""
     if isinstance(value, str) and not is_plain_address(value):
         raise ValueError("expected one plain email address such as ml-admins@example.com, without a name or brackets")
     return value
@@ -102,27 +103,20 @@ def _parse_reminders(value: object) -> int:
 def _require_addressee(value: object) -> object:
     key = value.removeprefix(TAG_ADDRESSEE) if isinstance(value, str) else ""
     if key and key != value:
-        _require_visible(key)
+        _require_visible(key.lstrip(" "))
     elif value != ADMINS and not is_plain_address(key):
         raise ValueError("expected tag:KEY such as tag:manager, admins, or one plain email address such as lead@example.com")
     return value
 
 
-def _require_visible(text: str) -> str:
+def _require_visible(text: str, fix: str = "remove it") -> str:
     """Raises ValueError for a character that can't be seen: with it, the text would match something else than its author reads."""
     for position, character in enumerate(text, 1):
         is_blank_at_end = character == " " and position in (1, len(text))
         if is_blank_at_end or not character.isprintable() or HIDDEN.match(character):
             name = unicodedata.name(character, "a control character")
-            raise ValueError(
-                f"character {position}, U+{ord(character):04X} ({name}), can't be seen; remove it, or write ? for it in a glob"
-            )
+            raise ValueError(f"character {position}, U+{ord(character):04X} ({name}), can't be seen; {fix}")
     return text
-
-
-def _plain_place(text: str) -> str:
-    """An account or region as the clouds write it: `West Europe` is westeurope."""
-    return text.replace(" ", "").lower()
 
 
 def _parse_day(value: object) -> object:
@@ -209,12 +203,15 @@ CurrencyCode = Annotated[
     str, BeforeValidator(_require_currency_code), WithJsonSchema({"type": "string", "pattern": "^[A-Z]{3}$"})
 ]
 Zone = Annotated[str, AfterValidator(lambda name: office_hours.time_zone(name).key)]
-PlainAddress = Annotated[str | None, BeforeValidator(_require_plain_address)]
+PlainAddress = Annotated[str | None, BeforeValidator(require_plain_address)]
 Domain = Annotated[str, BeforeValidator(_parse_domain)]
 _WORDS_SCHEMA: dict[str, Any] = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
 Word = Annotated[str, MinLen(1), AfterValidator(_require_visible)]
-Words = Annotated[list[Word], BeforeValidator(as_list), MinLen(1), WithJsonSchema(_WORDS_SCHEMA)]
-Place = Annotated[str, AfterValidator(_plain_place), MinLen(1), AfterValidator(_require_visible)]
+_VISIBLE = AfterValidator(lambda text: _require_visible(text, "remove it, or write ? for it"))
+Words = Annotated[list[Annotated[str, MinLen(1), _VISIBLE]], BeforeValidator(as_list), MinLen(1), WithJsonSchema(_WORDS_SCHEMA)]
+_PLAIN = AfterValidator(lambda text: text.replace(" ", "").lower())
+"""An account or region as the clouds write it: `West Europe` is westeurope."""
+Place = Annotated[str, _PLAIN, MinLen(1), _VISIBLE]
 Regions = Annotated[list[Place], BeforeValidator(as_list), MinLen(1), WithJsonSchema(_WORDS_SCHEMA)]
 Addressee = Annotated[str, BeforeValidator(_require_addressee)]
 Addressees = Annotated[list[Addressee], BeforeValidator(as_list), MinLen(1), WithJsonSchema(_WORDS_SCHEMA)]
@@ -238,7 +235,7 @@ Clouds = Annotated[
 ]
 _TAG_SCHEMA: dict[str, Any] = {"anyOf": [*_WORDS_SCHEMA["anyOf"], {"type": ["null", "boolean", "number"]}]}
 Tags = Annotated[
-    dict[Word, list[Annotated[str, AfterValidator(_require_visible)]] | None],
+    dict[Word, list[Annotated[str, _VISIBLE]] | None],
     BeforeValidator(_parse_tags),
     WithJsonSchema({"type": "object", "additionalProperties": _TAG_SCHEMA}),
 ]

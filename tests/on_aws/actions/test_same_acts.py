@@ -10,7 +10,7 @@ import pytest
 from on_aws.actions.stage import Stage
 from on_aws.conftest import DAY, HOUR, NOW
 from reaper.aws.sagemaker import RESTORED_TAG
-from reaper.errors import CloudError, Reason
+from reaper.errors import LEFT_ALONE, CloudError, Reason
 from reaper.model import StepName
 from reaper.policy import tags
 from reaper_sandbox.aws import autoscaling, scaled
@@ -58,9 +58,9 @@ def test_a_scale_in_is_not_undone_under_another_configuration(account: Account, 
     _, manifest = stage.move("e", StepName.STOP)
     account.contents.endpoints["e"].config = "other"
     account.config("other", variants=[variant])
-    with pytest.raises(CloudError, match="another configuration now, so the reaper left it alone"):
+    with pytest.raises(CloudError, match="another configuration now, so the reaper left it alone") as raised:
         stage.undo(manifest)
-    assert count(account) == 1
+    assert (raised.value.code, count(account)) == (LEFT_ALONE, 1)
 
 
 def test_a_scale_in_is_not_undone_on_other_instance_types(account: Account, stage: Stage):
@@ -283,7 +283,7 @@ def test_a_deleted_component_is_not_restored_over_a_new_one(account: Account, pa
 def test_a_deleted_component_is_not_put_on_a_recreated_endpoint(account: Account, part: Stage):
     _, manifest = part.move("one", StepName.DELETE)
     account.endpoint("e", variants=[Variant(model=None, scaling=(1, 4))], created=NOW - HOUR)
-    with pytest.raises(CloudError, match="its endpoint e has been recreated since, so one can't be recreated there"):
+    with pytest.raises(CloudError, match="its endpoint e has been recreated since, so the reaper left it alone"):
         part.undo(manifest)
     assert account.contents.components == {}
 

@@ -20,7 +20,7 @@ from azure.mgmt.core.tools import parse_resource_id
 from reaper.acting.contract import Manifest, UndoResult, UndoState, any_members
 from reaper.azure.requests import ArmOperation, ArmRequest, Change, parse_time
 from reaper.azure.workspaces import PROVIDER
-from reaper.errors import RECREATED, CloudError, Reason
+from reaper.errors import CloudError, Reason
 from reaper.model import Resource
 
 if TYPE_CHECKING:
@@ -142,15 +142,14 @@ def require_same(before: UndoState, now: UndoState, permission: str, subject: st
     """Raises CloudError if `subject` isn't the same as before, or if that can't be known."""
     was_created, created = (parse_time(state.get(CREATED_KEY)) for state in (before, now))
     if was_created is None or created is None:
-        because = f"{subject} has no known creation time, so it may be another one"
+        because = f"{subject} has no known creation time and may be another one"
     elif was_created != created:
         because = f"{subject} was recreated on {created:%Y-%m-%d %H:%M} UTC"
     else:
         changed = [key for key in now if key != CREATED_KEY and _lower_if_text(now[key]) != _lower_if_text(before.get(key))]
         because = "; ".join(f"its {key} changed from {before.get(key)} to {now[key]}" for key in changed)
     if because:
-        code = RECREATED if was_created and created and was_created != created else ""
-        raise CloudError(Reason.REFUSED, permission, f"{because}; the reaper left it alone", code=code)
+        raise CloudError.left_alone(permission, because)
 
 
 def _created_at(row: Mapping[str, Any]) -> Any:

@@ -132,9 +132,9 @@ def _create_endpoint(cloud: CloudSession, name: str, saved: UndoState) -> bool:
     if row["EndpointStatus"] == "Deleting":
         raise _create_refusal(f"{name} is still being deleted; run this again once it is gone")
     if not recreation.is_same_resource(cloud, row, row["EndpointArn"], saved.get("born")):
-        raise recreation.recreated_error("sagemaker:CreateEndpoint", name)
+        raise CloudError.left_alone("sagemaker:CreateEndpoint", f"{name} has been recreated since")
     if row.get("EndpointConfigName") != config:
-        raise _create_refusal(f"endpoint {name} has another configuration now, so the reaper left it alone")
+        raise CloudError.left_alone("sagemaker:CreateEndpoint", f"endpoint {name} has another configuration now")
     if row["EndpointStatus"] == "Failed":
         raise _create_refusal(f"{name} failed to start: {row.get('FailureReason', 'no reason was given')}")
     return False

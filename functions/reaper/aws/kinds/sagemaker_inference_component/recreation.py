@@ -60,7 +60,8 @@ def recreate(cloud: CloudSession, manifest: Manifest) -> UndoResult:
     if component["InferenceComponentName"] != name:
         raise _refusal(f"the manifest's record is about {component['InferenceComponentName']}, so it isn't used")
     if _endpoint_first_created(cloud, component["EndpointName"]) != saved.get("host"):
-        raise _refusal(f"its endpoint {component['EndpointName']} has been recreated since, so {name} can't be recreated there")
+        text = f"its endpoint {component['EndpointName']} has been recreated since"
+        raise CloudError.left_alone("sagemaker:CreateInferenceComponent", text)
     lost = [f"The last deployment settings of {name} aren't restored."] if component.get("LastDeploymentConfig") else []
     status, was_created = _recreated(cloud, component, lost)
     if status in {"Deleting", "Failed"}:
@@ -83,7 +84,7 @@ def _recreated(cloud: CloudSession, component: Row, lost: list[str]) -> tuple[st
         _create(cloud, component, lost)
         return str(described(cloud, name)[0].get("InferenceComponentStatus", "")), True
     if not recreation.is_same_resource(cloud, row, row["InferenceComponentArn"], component.get("born")):
-        raise recreation.recreated_error("sagemaker:CreateInferenceComponent", name)
+        raise CloudError.left_alone("sagemaker:CreateInferenceComponent", f"{name} has been recreated since")
     return str(row.get("InferenceComponentStatus", "")), False
 
 

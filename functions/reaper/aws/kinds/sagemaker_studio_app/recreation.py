@@ -33,7 +33,7 @@ def recreate(cloud: CloudSession, manifest: Manifest) -> UndoResult:
     if status not in {"", "Deleted"}:
         raise _refusal(f"the status of {name} is {status}; run this again once it is deleted")
     if row and to_plain_json(row.get("CreationTime")) != app.get("CreationTime"):
-        raise _refusal(f"{name} was started and stopped since, so the reaper left it alone")
+        raise CloudError.left_alone("sagemaker:CreateApp", f"{name} was started and stopped since")
     spec = {"ResourceSpec": app["ResourceSpec"]} if app.get("ResourceSpec") else {}
     cloud.call("sagemaker", "CreateApp", "AppArn", **app_parameters(app), **spec, **tags_parameter(manifest.undo_state["tags"]))
     lost = ["Running kernels and unsaved work in memory are lost."]

@@ -47,8 +47,13 @@ def restore_deployment(cloud: CloudSession, manifest: Manifest) -> UndoResult:
     row = cloud.find(listing.deployment_request(manifest.id))
     if row is None or (_is_own_creation(row, manifest) and provisioning_state(row) in BROKEN_STATES):
         return _start_creation(cloud, manifest.id, recorded, percent)
-    if provisioning_state(row) != "Succeeded":
-        return _result_if_unready(provisioning_state(row), recorded["name"], percent)
+    if (state := provisioning_state(row)) in CHANGING_STATES:
+        waiting = _waiting_sentence(f"it is still {state}", percent)
+        return UndoResult(because="it exists", not_restored=(waiting,), run_again=True)
+    if state != "Succeeded":
+        require_settled(state, WRITE_PERMISSION)
+        text = f"a deployment {recorded['name']} exists, but its state is {state}: run it again when it is gone"
+        raise CloudError(Reason.REFUSED, WRITE_PERMISSION, text)
     return _restore_share(cloud, endpoint, Share(endpoint_id=endpoint["id"], deployment_name=recorded["name"], percent=percent))
 
 
@@ -69,9 +74,11 @@ def _start_creation(cloud: CloudSession, deployment_id: str, recorded: Json, per
     change = ArmChange(permission=WRITE_PERMISSION, path=deployment_id, body=writable_body(recorded), method="PUT")
     write(cloud, change, listing.endpoint_id(deployment_id), READ_ENDPOINTS)
     instances = recorded["sku"]["capacity"]
-    missing = (_waiting_sentence("it isn't ready yet", percent), *_identity_warning(recorded))
+    missing = [_waiting_sentence("it isn't ready yet", percent)]
+    if "systemassigned" in str((recorded.get("identity") or {}).get("type")).lower():
+        missing.append("its system-assigned identity is a new one: recreate the role assignments of the old one")
     because = f"recreating it has begun, with its settings, its tags and {instances} instances"
-    return UndoResult(because=because, not_restored=missing, run_again=True)
+    return UndoResult(because=because, not_restored=tuple(missing), run_again=True)
 
 
 def _is_own_creation(row: Json, manifest: Manifest) -> bool:
@@ -83,25 +90,14 @@ def _is_own_creation(row: Json, manifest: Manifest) -> bool:
         return True
     recorded = manifest.undo_state["deployment"]
     if _created_at(recorded) is None or _created_at(recorded) != _created_at(row):
-        text = f"a different deployment {recorded['name']} exists now; the reaper left it alone"
-        raise CloudError(Reason.REFUSED, WRITE_PERMISSION, text)
+        raise CloudError.left_alone(WRITE_PERMISSION, f"a different deployment {recorded['name']} exists now")
     if chosen_settings(row)["properties"] != chosen_settings(recorded)["properties"]:
-        text = "it was never deleted, and its properties have changed since; the reaper left it alone"
-        raise CloudError(Reason.REFUSED, WRITE_PERMISSION, text)
+        raise CloudError.left_alone(WRITE_PERMISSION, "it was never deleted, and its properties have changed since")
     return False
 
 
 def _created_at(row: Json) -> datetime | None:
     return parse_time(acting.deployment_identity(row)[acting.CREATED_KEY])
-
-
-def _result_if_unready(state: str, name: str, percent: int) -> UndoResult:
-    if state in CHANGING_STATES:
-        waiting = _waiting_sentence(f"it is still {state}", percent)
-        return UndoResult(because="it exists", not_restored=(waiting,), run_again=True)
-    require_settled(state, WRITE_PERMISSION)
-    text = f"a deployment {name} exists, but its state is {state}: run it again when it is gone"
-    raise CloudError(Reason.REFUSED, WRITE_PERMISSION, text)
 
 
 def _restore_share(cloud: CloudSession, endpoint: Json, share: Share) -> UndoResult:
@@ -127,12 +123,6 @@ def _restore_share(cloud: CloudSession, endpoint: Json, share: Share) -> UndoRes
 
 def _waiting_sentence(because: str, percent: int) -> str:
     return f"{because}: {RUN_AGAIN_LATER}{f', which restores its traffic ({percent}%)' if percent else ''}"
-
-
-def _identity_warning(recorded: Json) -> tuple[str, ...]:
-    if "systemassigned" not in str((recorded.get("identity") or {}).get("type")).lower():
-        return ()
-    return ("its system-assigned identity is a new one: recreate the role assignments of the old one",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
