@@ -76,7 +76,7 @@ class StartStop(ActionSpec):
     """One call on one resource, sent once. `because`: what it does, once it was sent.
 
     `allowed`: the statuses in which it can be sent. `done`: those in which nothing is left to do, each with its clause. `label` names the line
-    that people can paste. `left_because(resource)`: why it is left alone all the same.
+    that people can paste. `left_because(resource)`: why it is left alone all the same. `status_noun`: what people call its status.
     """
 
     call: str
@@ -86,6 +86,7 @@ class StartStop(ActionSpec):
     label: str = ""
     undo_call: Undo | None = None
     left_because: Callable[[Resource], str | None] = lambda resource: None
+    status_noun: str = "status"
 
 
 def start_stop_blocked(action: StartStop, resource: Resource) -> Blocked | None:
@@ -94,7 +95,7 @@ def start_stop_blocked(action: StartStop, resource: Resource) -> Blocked | None:
         because = action.left_because(resource)
         return Blocked(because=because) if because else None
     done = action.done.get(resource.status)
-    return Blocked(because=done or f"its status is {resource.status or 'missing'}", already_done=done is not None)
+    return Blocked(because=done or f"its {action.status_noun} is {resource.status or 'missing'}", already_done=done is not None)
 
 
 Effect = Literal["free", "in_use", "changing", "unknown"]

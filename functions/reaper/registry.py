@@ -71,10 +71,15 @@ def action_noun(name: str, action: StepName, stop_by: str = "stop") -> str:
 
 def action_functions(name: str) -> ActionFunctions[Any]:
     """The action functions of that kind. Imported only in mode enforce and for undoing. Raises KeyError for a kind that only notifies."""
-    module = f"reaper.{kind(name).cloud}.kinds.{name.replace('-', '_')}.acting"
     if not kind(name).actions:
         raise KeyError(name)
-    functions: ActionFunctions[Any] = import_module(module).ACTS
+    cloud = f"reaper.{kind(name).cloud}"
+    own = import_module(f"{cloud}.kinds.{name.replace('-', '_')}")
+    functions: ActionFunctions[Any]
+    if table := getattr(own, "TABLE", None):
+        functions = import_module(f"{cloud}.executor").functions_of(table)
+    else:  # until every kind is a table
+        functions = import_module(f"{own.__name__}.acting").ACTS
     return functions
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from azure.core.exceptions import AzureError
 
-from reaper.azure import azureml, computes, workspaces
+from reaper.azure import computes, jobs, workspaces
 from reaper.azure.clients import hosts_from_env, new_credential
 from reaper.azure.doctor.rights import assign_line, claims_of, grant_line, permitted_rights, place_of
 from reaper.azure.kinds.azureml_online_deployment import details, listing
@@ -135,7 +135,7 @@ def _workspace_requests(space: str) -> list[ArmRequest]:
     """A request of one workspace for each permission that it can be asked for."""
     paths = {
         computes.PERMISSION: "computes",
-        azureml.PERMISSION: "jobs",
+        jobs.PERMISSION: "jobs",
         listing.READ_ENDPOINTS: "onlineEndpoints",
         listing.READ_DEPLOYMENTS: f"onlineEndpoints/{NOTHING}/deployments",
     }

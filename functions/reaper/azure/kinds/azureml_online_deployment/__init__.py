@@ -12,20 +12,19 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from reaper.azure import azureml, metrics
-from reaper.azure.azureml import activity_reading, heartbeat_reading
+from reaper.azure import lines, metrics, reader
 from reaper.azure.kinds.azureml_online_deployment import listing
 from reaper.azure.kinds.azureml_online_deployment.details import PERMISSION as READ_AUTOSCALE
 from reaper.azure.kinds.azureml_online_deployment.details import PERMISSIONS as READ_ASSETS
 from reaper.azure.kinds.azureml_online_deployment.details import DeploymentDetails, deployment_details, with_autoscale
 from reaper.azure.kinds.azureml_online_deployment.listing import Deployment
 from reaper.azure.metrics import PERMISSION as METRICS_PERMISSION
-from reaper.azure.metrics import MetricQuery, MetricResults, MetricSource
+from reaper.azure.metrics import MetricQuery, MetricResults, MetricSource, activity_reading, heartbeat_reading
 from reaper.azure.requests import Json, inherited_tags, parse_row, parse_time, read_tags, region_key
 from reaper.case import Blocked
 from reaper.errors import CloudError, Reason
 from reaper.evidence import first_read_from, is_recent, merge_heartbeats
-from reaper.kind import ActionSpec, Command, Kind
+from reaper.kind import ActionSpec, Command, Kind, is_decided
 from reaper.model import BilledPart, Resource, StepName
 from reaper.observation import Observation, Reading, Window
 
@@ -41,6 +40,9 @@ TRAFFIC_QUERY = MetricQuery(
 )
 CHANGING_STATES = {"Creating", "Updating", "Scaling"}
 BROKEN_STATES = {"Failed", "Canceled"}
+_DEPLOYMENT = "--name {deployments} --endpoint-name {onlineendpoints}" + lines.IN_WORKSPACE
+SCALE_DEPLOYMENT = f"az ml online-deployment update {_DEPLOYMENT} --set instance_count=1"
+DELETE_DEPLOYMENT = f"az ml online-deployment delete {_DEPLOYMENT}"
 ON_KUBERNETES = "it runs on your own Kubernetes nodes, which Azure ML doesn't bill"
 
 
@@ -72,7 +74,7 @@ def _with_all_readings(cloud: CloudSession, observations: Sequence[Observation],
     large = {region for region, count in Counter(one.resource.region for one in billed).items() if count > metrics.MAX_RESOURCES}
     starts = {
         one.resource.id: first_read_from(one.resource, window)
-        if one.resource.region in large and not azureml.is_settled(one)
+        if one.resource.region in large and not is_decided(one)
         else window.start
         for one in billed
     }
@@ -147,15 +149,15 @@ def _settled_by_state(observation: Observation) -> Observation:
 
 
 def _needs_closer_look(observation: Observation, window: Window) -> bool:
-    return not (observation.is_gone or azureml.is_settled(observation) or is_recent(observation, window))
+    return not (observation.is_gone or is_decided(observation) or is_recent(observation, window))
 
 
 def _look_closer(cloud: CloudSession, observation: Observation, current: Mapping[str, Json], window: Window) -> Observation:
     if _needs_closer_look(observation, window):
         return _read_again(cloud, observation, current)
-    if observation.is_gone or azureml.is_settled(observation):
+    if observation.is_gone or is_decided(observation):
         return observation
-    return replace(observation, unknown_because=azureml.TOO_RECENT)
+    return replace(observation, unknown_because=reader.TOO_RECENT)
 
 
 def _read_again(cloud: CloudSession, observation: Observation, current: Mapping[str, Json]) -> Observation:
@@ -184,7 +186,7 @@ def _resource_now(cloud: CloudSession, listed: Resource, current: Mapping[str, J
 def _with_endpoint_state(observation: Observation) -> Observation:
     """The same with the state of its endpoint: an endpoint that is being changed may be moving its traffic at this very moment."""
     state = observation.resource.details.endpoint_state
-    if azureml.is_settled(observation) or state in {"Succeeded", *BROKEN_STATES}:
+    if is_decided(observation) or state in {"Succeeded", *BROKEN_STATES}:
         return observation
     if state == "Deleting":
         return replace(observation, free_because="its endpoint is being deleted")
@@ -249,7 +251,7 @@ def _scale_in_blocked(details: DeploymentDetails) -> Blocked | None:
 def _delete_command(resource: Resource) -> Command | None:
     """Not while it gets traffic: then Azure refuses."""
     gets_none = resource.details is not None and resource.details.traffic_percent == 0
-    return azureml.command("Delete it now", azureml.DELETE_DEPLOYMENT, resource) if gets_none else None
+    return lines.command("Delete it now", DELETE_DEPLOYMENT, resource) if gets_none else None
 
 
 def _delete_blocked(details: DeploymentDetails) -> Blocked | None:
@@ -310,12 +312,12 @@ KIND = Kind(
     parts_after=parts_after,
     actions=ACTION_SPECS,
     commands={
-        StepName.STOP: partial(azureml.command, "Scale it to one instance now", azureml.SCALE_DEPLOYMENT),
+        StepName.STOP: partial(lines.command, "Scale it to one instance now", SCALE_DEPLOYMENT),
         StepName.DELETE: _delete_command,
     },
-    keep_line=azureml.keep_line,
-    console_url=azureml.console_url,
-    place=azureml.place,
+    keep_line=lines.keep_line,
+    console_url=lines.console_url,
+    place=lines.place,
     price_keys=("Linux",),
     details=DeploymentDetails,
 )

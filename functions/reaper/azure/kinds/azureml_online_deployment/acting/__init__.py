@@ -22,9 +22,9 @@ from reaper.acting.contract import (
     UndoState,
     any_members,
 )
-from reaper.azure.kinds import acting
+from reaper.azure import changes as acting
+from reaper.azure.changes import require_settled, with_retry_advice, write
 from reaper.azure.kinds import azureml_online_deployment as kind
-from reaper.azure.kinds.acting import require_settled, with_retry_advice, write
 from reaper.azure.kinds.azureml_online_deployment import details, listing
 from reaper.azure.kinds.azureml_online_deployment.acting import restore
 from reaper.azure.kinds.azureml_online_deployment.acting.restore import WRITE_PERMISSION, Share, provisioning_state
@@ -76,7 +76,7 @@ def perform(cloud: CloudSession, resource: Resource, manifest: Manifest, permit:
         return ActionResult(because=_delete_with_traffic(cloud, resource, manifest, permit))
     delete = acting.delete_deployment(cloud, resource.id)
     with permit():
-        write(cloud, delete, resource.id, READ_DEPLOYMENTS)
+        write(cloud, delete, listing.deployment_request(resource.id))
     return ActionResult(because="deletion started; the next sweep checks the result")
 
 
@@ -109,7 +109,7 @@ def _set_instances(cloud: CloudSession, row: Json, count: int) -> None:
     """Tags aren't sent along: as they were read they might undo one that was set just now."""
     body = {"sku": {**row["sku"], "capacity": count}}
     change = ArmChange(permission=WRITE_PERMISSION, path=row["id"], body=body, method="PATCH")
-    write(cloud, change, row["id"], READ_DEPLOYMENTS)
+    write(cloud, change, listing.deployment_request(row["id"]))
 
 
 def _scale_out(cloud: CloudSession, manifest: Manifest) -> UndoResult:
@@ -140,7 +140,7 @@ def _delete_with_traffic(cloud: CloudSession, resource: Resource, manifest: Mani
     own_changes = partial(restore.without_own_change, resource)
     permit.after_wait(own_changes)
     with permit(own_changes):
-        write(cloud, delete, resource.id, READ_DEPLOYMENTS)
+        write(cloud, delete, listing.deployment_request(resource.id))
     percent = _recorded_percent(manifest)
     return f"its {percent}% of the traffic was set to 0%, and deletion started; the next sweep checks the result"
 

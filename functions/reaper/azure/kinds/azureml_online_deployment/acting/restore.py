@@ -12,8 +12,8 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from reaper.acting.contract import HalfDone, Interrupted, Manifest, PutBackResult, UndoResult
-from reaper.azure.kinds import acting
-from reaper.azure.kinds.acting import RUN_AGAIN_LATER, is_refused_for_now, require_settled, write
+from reaper.azure import changes as acting
+from reaper.azure.changes import RUN_AGAIN_LATER, is_refused_for_now, require_settled, write
 from reaper.azure.kinds.azureml_online_deployment import BROKEN_STATES, CHANGING_STATES, details, listing, status_text
 from reaper.azure.kinds.azureml_online_deployment.details import DeploymentDetails, chosen_settings, writable_body
 from reaper.azure.kinds.azureml_online_deployment.listing import READ_ENDPOINTS
@@ -67,7 +67,7 @@ def is_recreated(row: Json, manifest: Manifest, *keys: str) -> bool:
 
 def _start_creation(cloud: CloudSession, deployment_id: str, recorded: Json, percent: int) -> UndoResult:
     change = ArmChange(permission=WRITE_PERMISSION, path=deployment_id, body=writable_body(recorded), method="PUT")
-    write(cloud, change, listing.endpoint_id(deployment_id), READ_ENDPOINTS)
+    write(cloud, change, listing.endpoint_request(listing.endpoint_id(deployment_id)))
     instances = recorded["sku"]["capacity"]
     missing = (_waiting_sentence("it isn't ready yet", percent), *_identity_warning(recorded))
     because = f"recreating it has begun, with its settings, its tags and {instances} instances"
@@ -150,7 +150,7 @@ def set_traffic(cloud: CloudSession, endpoint: Json, share: Share) -> None:
     shares = details.with_traffic_percent(endpoint, share.deployment_name, share.percent)
     body["properties"] = {**body["properties"], details.TRAFFIC_KEY: shares}
     change = ArmChange(permission=TRAFFIC_PERMISSION, path=share.endpoint_id, body=body, method="PUT")
-    write(cloud, change, share.endpoint_id, READ_ENDPOINTS)
+    write(cloud, change, listing.endpoint_request(share.endpoint_id))
 
 
 def wait_until_settled(cloud: CloudSession, endpoint_id: str) -> None:

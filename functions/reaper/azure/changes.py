@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from azure.mgmt.core.tools import parse_resource_id
 
 from reaper.acting.contract import Manifest, UndoResult, UndoState, any_members
+from reaper.azure import computes
 from reaper.azure.requests import ArmOperation, ArmRequest, Change, parse_time
 from reaper.azure.workspaces import PROVIDER
 from reaper.errors import RECREATED, CloudError, Reason
@@ -32,7 +33,6 @@ CHANGING_STATES = {"Creating", "Updating", "Scaling", "Deleting", "Starting", "S
 CHANGING_STATES |= {"SettingUp", "UserSettingUp"}
 """States that end without anyone's doing."""
 RUN_AGAIN_LATER = "run it again in a few minutes"
-COMPUTE_ROOT = f"{PROVIDER}/workspaces/computes"
 DELETE_PERMISSION = f"{PROVIDER}/workspaces/onlineEndpoints/deployments/delete"
 CREATED_KEY = "made"
 IDENTITY_MEMBERS = any_members(CREATED_KEY, "size", "model")
@@ -45,8 +45,8 @@ DEPLOYMENT_ID = re.compile(
 )
 
 
-def write(cloud: CloudSession, change: Change, path: str, read_permission: str) -> None:
-    """Change the resource at `path`, which is read with `read_permission`. Raises CloudError.
+def write(cloud: CloudSession, change: Change, read: ArmRequest) -> None:
+    """Change the resource that `read` reads. Raises CloudError.
 
     Reason.GONE only if the resource itself is gone: Azure also answers 404 for an operation that it doesn't know.
     """
@@ -55,7 +55,7 @@ def write(cloud: CloudSession, change: Change, path: str, read_permission: str) 
     except CloudError as error:
         if error.reason is not Reason.GONE and not error.code.startswith("404"):
             raise
-        cloud.call(ArmRequest(permission=read_permission, path=path, required_keys=("id",)))
+        cloud.call(read)
         text = f"Azure answered 404, although the resource exists ({error})"
         raise CloudError(Reason.REFUSED, change.permission, text, code=error.code) from error
 
@@ -87,19 +87,15 @@ def with_retry_advice(undo: Undo) -> Undo:
     return advised
 
 
-def stop_instance(cloud: CloudSession, instance_id: str) -> ArmOperation:
-    begin = _at(instance_id, 1, cloud.clients.operations_client().compute.begin_stop)
-    return ArmOperation(permission=f"{COMPUTE_ROOT}/stop/action", path=f"{instance_id}/stop", begin=begin)
-
-
-def start_instance(cloud: CloudSession, instance_id: str) -> ArmOperation:
-    begin = _at(instance_id, 1, cloud.clients.operations_client().compute.begin_start)
-    return ArmOperation(permission=f"{COMPUTE_ROOT}/start/action", path=f"{instance_id}/start", begin=begin)
+def compute_operation(cloud: CloudSession, compute_id: str, call: str) -> ArmOperation:
+    """`start` or `stop`, ready to be sent."""
+    begin = getattr(cloud.clients.operations_client().compute, f"begin_{call}")
+    return ArmOperation(permission=f"{computes.ROOT}/{call}/action", path=f"{compute_id}/{call}", begin=_at(compute_id, 1, begin))
 
 
 def delete_deployment(cloud: CloudSession, deployment_id: str) -> ArmOperation:
-    begin = _at(deployment_id, 2, cloud.clients.operations_client().online_deployments.begin_delete)
-    return ArmOperation(permission=DELETE_PERMISSION, path=deployment_id, begin=begin)
+    begin = cloud.clients.operations_client().online_deployments.begin_delete
+    return ArmOperation(permission=DELETE_PERMISSION, path=deployment_id, begin=_at(deployment_id, 2, begin))
 
 
 def _at(resource_id: str, depth: int, begin: Callable[..., object]) -> Callable[..., object]:

@@ -1,0 +1,201 @@
+"""The executor of Azure ML kinds: it reads a resource right before an action, sends what its `Table` says, once, and undoes it. Loaded only to act
+or to undo.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from reaper.acting.contract import (
+    ActionFunctions,
+    ActionResult,
+    Earlier,
+    Manifest,
+    Permit,
+    UndoResult,
+    UndoState,
+    any_members,
+)
+from reaper.azure import computes
+from reaper.azure.changes import (
+    COMPUTE_ID,
+    IDENTITY_MEMBERS,
+    RUN_AGAIN_LATER,
+    compute_identity,
+    compute_identity_of,
+    compute_operation,
+    is_refused_for_now,
+    require_known_creation,
+    require_same,
+    require_settled,
+    write,
+)
+from reaper.azure.reader import Action, Scaling, State, Table, compute_request
+from reaper.azure.requests import ArmChange, Json, duration_seconds
+from reaper.errors import ActionWithdrawn, CloudError, Reason
+from reaper.kind import StartStop
+from reaper.model import Resource, StepName
+
+if TYPE_CHECKING:
+    from reaper.azure.session import CloudSession
+
+
+def functions_of(table: Table) -> ActionFunctions[CloudSession]:
+    """How the actions of that kind are made and undone."""
+    by = ("by",) if table.native else ()
+    members = {**any_members(*by, *table.saved), "was": IDENTITY_MEMBERS}
+    return ActionFunctions(
+        read_now=table.read_now,
+        read_undo_state=partial(_read_undo_state, table),
+        perform=partial(_perform, table),
+        undo=partial(_undo, table),
+        undo_permissions=table.undo_permissions,
+        undo_members={step: members for step in table.actions if step is not StepName.START},
+        id_pattern=COMPUTE_ID,
+    )
+
+
+def _read_undo_state(table: Table, cloud: CloudSession, resource: Resource, step: StepName, earlier: Earlier) -> UndoState:
+    """What the resource was like, as it was just read. Raises CloudError if it couldn't be recognized later."""
+    if not isinstance(table.actions[step], StartStop):
+        require_known_creation(resource)
+    return _state_of_compute(table, resource, step)
+
+
+def _state_of_compute(table: Table, resource: Resource, step: StepName) -> UndoState:
+    by = {"by": resource.stop_by if step is StepName.STOP else None} if table.native else {}
+    saved = {name: resource.details.properties.get(name) for name in table.saved}
+    return {**by, **saved, "was": compute_identity_of(resource)}
+
+
+def _shape(table: Table, step: StepName, by: str | None) -> Action:
+    """The action, or its other way by the cloud's own idle shutdown. Raises CloudError for one that isn't known."""
+    if table.native and step is StepName.STOP and by != "stop":
+        if by != "native":
+            raise CloudError(Reason.REFUSED, table.name, f"{step} by {by!r} isn't possible")
+        return table.native
+    return table.actions[step]
+
+
+def _perform(table: Table, cloud: CloudSession, resource: Resource, manifest: Manifest, permit: Permit) -> ActionResult:
+    """Carry it out. Raises ActionWithdrawn, and does nothing, if it isn't as recorded."""
+    action = _shape(table, manifest.action, resource.stop_by)
+    if _state_of_compute(table, resource, manifest.action) != manifest.undo_state:
+        raise ActionWithdrawn("its settings changed a moment ago")
+    if isinstance(action, Scaling):
+        return ActionResult(because=_scale(action, cloud, resource, manifest, permit))
+    assert isinstance(action, StartStop)
+    operation = compute_operation(cloud, resource.id, action.call)
+    with permit():
+        write(cloud, operation, compute_request(resource.id))
+    return ActionResult(because=action.because)
+
+
+def _scale(scaling: Scaling, cloud: CloudSession, resource: Resource, manifest: Manifest, permit: Permit) -> str:
+    """Set the number, and check it if that shows at once. The permit holds only for the section that is sent."""
+    before = scaling.section(manifest.undo_state)
+    wanted = {**before, scaling.number: scaling.to}
+    change = scaling.change(resource.id, manifest.undo_state, wanted)
+    with permit():
+        write(cloud, change, scaling.of(resource.id))
+    if not scaling.is_checked:
+        return scaling.outcome(resource, before)
+    after = _section_now(scaling, cloud, resource.id)
+    if not _is_same(after, {scaling.number: scaling.to}):
+        raise CloudError(Reason.REFUSED, change.permission, _deviation(scaling, wanted, after))
+    if _is_same(after, wanted):
+        return scaling.outcome(resource, before)
+    number = f"its {scaling.what} is {scaling.text(scaling.to)} instead of {before[scaling.number]}"
+    return f"{number}; {_deviation(scaling, wanted, after)}"
+
+
+def _section_now(scaling: Scaling, cloud: CloudSession, resource_id: str) -> Json:
+    return scaling.section(computes.properties_of(cloud.call(scaling.of(resource_id))))
+
+
+def _is_same(section: State, wanted: State) -> bool:
+    """Whether all that is wanted is there. Durations may be spelled differently."""
+    return all(duration_seconds(section.get(key)) == duration_seconds(value) for key, value in wanted.items())
+
+
+def _deviation(scaling: Scaling, wanted: State, after: State) -> str:
+    return f"its {scaling.part} should be {scaling.section_text(wanted)}, but Azure set it to {scaling.section_text(after)}"
+
+
+def _undo(table: Table, cloud: CloudSession, manifest: Manifest) -> UndoResult:
+    """Undo it, if it is still the same resource. If Azure refuses for now, the CloudError says to run it again."""
+    action = _shape(table, manifest.action, manifest.undo_state.get("by", "stop"))
+    try:
+        row = cloud.call(compute_request(manifest.id))
+        require_same(manifest.undo_state.get("was") or {}, compute_identity(row), table.name)
+        if isinstance(action, StartStop):
+            return _start_again(action, cloud, manifest.id, str(computes.properties_of(row).get("state")))
+        assert isinstance(action, Scaling)
+        return _scale_back(action, cloud, manifest, row)
+    except CloudError as error:
+        if not is_refused_for_now(error):
+            raise
+        message = str(error).removeprefix(f"{error.operation}: ")
+        raise error.reworded(f"{message}; {RUN_AGAIN_LATER}") from error
+
+
+def _start_again(action: StartStop, cloud: CloudSession, compute_id: str, status: str) -> UndoResult:
+    """Make the call that undoes it, unless that is done already."""
+    undo = action.undo_call
+    if undo is None:
+        raise CloudError(Reason.REFUSED, action.call, f"{action.call} isn't undone")
+    operation = compute_operation(cloud, compute_id, undo.call)
+    if status in undo.done:
+        return UndoResult(because=f"it is already {status}")
+    require_settled(status, operation.permission)
+    if status not in undo.needs:
+        raise CloudError(Reason.REFUSED, operation.permission, f"its {action.status_noun} is {status}")
+    write(cloud, operation, compute_request(compute_id))
+    return UndoResult(because=undo.because, not_restored=undo.lost)
+
+
+def _scale_back(scaling: Scaling, cloud: CloudSession, manifest: Manifest, row: Json) -> UndoResult:
+    """The old number, but not above its present limit, unless it was set to another one since."""
+    state = computes.properties_of(row)
+    section, old = scaling.section(state), scaling.section(manifest.undo_state)[scaling.number]
+    number, most = section[scaling.number], section.get(scaling.limit)
+    wanted = {**section, scaling.number: old if most is None else min(old, most)}
+    change = scaling.change(manifest.id, state, wanted)
+    require_settled(row["properties"].get("provisioningState"), change.permission)
+    if number is None and scaling.if_unknown and scaling.of(manifest.id).permission in cloud.clients.older_versions:
+        raise CloudError(Reason.REFUSED, change.permission, f"{scaling.if_unknown}; check it in the studio")
+    limit = f"its maximum is now {scaling.text(most)}, so its {scaling.what} can't be {old}"
+    too_low = () if wanted[scaling.number] == old else (limit,)
+    if _is_same(section, wanted):
+        return UndoResult(because=f"its {scaling.what} is already {scaling.text(number)}", not_restored=too_low)
+    if not _is_same(section, {scaling.number: scaling.to}):
+        because = f"its {scaling.what} has been set to {scaling.text(number)} since, so the reaper left it alone"
+        return UndoResult(because=because)
+    _write_back(scaling, cloud, change, manifest.id)
+    return _result_of_write(scaling, cloud, manifest.id, wanted, too_low)
+
+
+def _write_back(scaling: Scaling, cloud: CloudSession, change: ArmChange, resource_id: str) -> None:
+    """Raises CloudError, but not if Azure refuses to set back what may stay."""
+    try:
+        write(cloud, change, scaling.of(resource_id))
+    except CloudError as error:
+        if not scaling.may_stay or error.reason is not Reason.REFUSED:
+            raise
+
+
+def _result_of_write(
+    scaling: Scaling, cloud: CloudSession, resource_id: str, wanted: Json, too_low: tuple[str, ...]
+) -> UndoResult:
+    number = wanted[scaling.number]
+    if not scaling.is_checked:
+        text = f"setting its {scaling.what} back from {scaling.to} to {scaling.text(number)} has started"
+        return UndoResult(because=text, not_restored=too_low)
+    after = _section_now(scaling, cloud, resource_id)
+    if _is_same(after, wanted):
+        return UndoResult(because=f"its {scaling.what} is {scaling.text(number)} again", not_restored=too_low)
+    if scaling.may_stay:
+        still = scaling.may_stay.format(after[scaling.number])
+        return UndoResult(because=f"its {scaling.what} is unchanged", not_restored=(still,))
+    raise CloudError(Reason.PARTIAL, computes.PERMISSION, _deviation(scaling, wanted, after))
