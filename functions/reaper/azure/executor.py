@@ -16,10 +16,13 @@ from reaper.acting.contract import (
     UndoResult,
     UndoState,
     any_members,
+    no_side_changes,
+    nothing_to_put_back,
 )
-from reaper.azure import computes
+from reaper.azure import computes, deletion
 from reaper.azure.changes import (
     COMPUTE_ID,
+    DEPLOYMENT_ID,
     IDENTITY_MEMBERS,
     RUN_AGAIN_LATER,
     compute_identity,
@@ -31,7 +34,8 @@ from reaper.azure.changes import (
     require_settled,
     write,
 )
-from reaper.azure.reader import Action, Scaling, State, Table, compute_request
+from reaper.azure.deployments import deployment_request
+from reaper.azure.reader import Action, Deletion, Scaling, State, Table, compute_request
 from reaper.azure.requests import ArmChange, Json, duration_seconds
 from reaper.errors import ActionWithdrawn, CloudError, Reason
 from reaper.kind import StartStop
@@ -44,7 +48,8 @@ if TYPE_CHECKING:
 def functions_of(table: Table) -> ActionFunctions[CloudSession]:
     """How the actions of that kind are made and undone."""
     by = ("by",) if table.native else ()
-    members = {**any_members(*by, *table.saved), "was": IDENTITY_MEMBERS}
+    members = {**any_members(*by, *table.saved), "was": IDENTITY_MEMBERS} if table.saved else deletion.MEMBERS
+    first = next((action.first for action in table.actions.values() if isinstance(action, Deletion)), None)
     return ActionFunctions(
         read_now=table.read_now,
         read_undo_state=partial(_read_undo_state, table),
@@ -52,15 +57,19 @@ def functions_of(table: Table) -> ActionFunctions[CloudSession]:
         undo=partial(_undo, table),
         undo_permissions=table.undo_permissions,
         undo_members={step: members for step in table.actions if step is not StepName.START},
-        id_pattern=COMPUTE_ID,
+        id_pattern=COMPUTE_ID if table.saved else DEPLOYMENT_ID,
+        side_changes=partial(deletion.side_changes, first) if first else no_side_changes,
+        put_back=partial(deletion.put_back_share, first) if first else nothing_to_put_back,
     )
 
 
 def _read_undo_state(table: Table, cloud: CloudSession, resource: Resource, step: StepName, earlier: Earlier) -> UndoState:
-    """What the resource was like, as it was just read. Raises CloudError if it couldn't be recognized later."""
+    """What the resource is like. Raises CloudError if it couldn't be recognized or recreated later."""
     if not isinstance(table.actions[step], StartStop):
         require_known_creation(resource)
-    return _state_of_compute(table, resource, step)
+    if table.saved:
+        return _state_of_compute(table, resource, step)
+    return {**deletion.read_state(cloud, resource, step), "previous": earlier.record}
 
 
 def _state_of_compute(table: Table, resource: Resource, step: StepName) -> UndoState:
@@ -81,11 +90,16 @@ def _shape(table: Table, step: StepName, by: str | None) -> Action:
 def _perform(table: Table, cloud: CloudSession, resource: Resource, manifest: Manifest, permit: Permit) -> ActionResult:
     """Carry it out. Raises ActionWithdrawn, and does nothing, if it isn't as recorded."""
     action = _shape(table, manifest.action, resource.stop_by)
-    if _state_of_compute(table, resource, manifest.action) != manifest.undo_state:
+    if table.saved:
+        is_recorded = _state_of_compute(table, resource, manifest.action) == manifest.undo_state
+    else:
+        is_recorded = deletion.is_recorded(resource, manifest.undo_state)
+    if not is_recorded:
         raise ActionWithdrawn("its settings changed a moment ago")
     if isinstance(action, Scaling):
         return ActionResult(because=_scale(action, cloud, resource, manifest, permit))
-    assert isinstance(action, StartStop)
+    if isinstance(action, Deletion):
+        return ActionResult(because=deletion.delete(action.first, cloud, resource, manifest, permit))
     operation = compute_operation(cloud, resource.id, action.call)
     with permit():
         write(cloud, operation, compute_request(resource.id))
@@ -125,19 +139,29 @@ def _deviation(scaling: Scaling, wanted: State, after: State) -> str:
 
 def _undo(table: Table, cloud: CloudSession, manifest: Manifest) -> UndoResult:
     """Undo it, if it is still the same resource. If Azure refuses for now, the CloudError says to run it again."""
-    action = _shape(table, manifest.action, manifest.undo_state.get("by", "stop"))
     try:
-        row = cloud.call(compute_request(manifest.id))
-        require_same(manifest.undo_state.get("was") or {}, compute_identity(row), table.name)
-        if isinstance(action, StartStop):
-            return _start_again(action, cloud, manifest.id, str(computes.properties_of(row).get("state")))
-        assert isinstance(action, Scaling)
-        return _scale_back(action, cloud, manifest, row)
+        return _undo_action(table, cloud, manifest)
     except CloudError as error:
         if not is_refused_for_now(error):
             raise
         message = str(error).removeprefix(f"{error.operation}: ")
         raise error.reworded(f"{message}; {RUN_AGAIN_LATER}") from error
+
+
+def _undo_action(table: Table, cloud: CloudSession, manifest: Manifest) -> UndoResult:
+    action = _shape(table, manifest.action, manifest.undo_state.get("by", "stop"))
+    if isinstance(action, Deletion):
+        return deletion.recreate(action.first, cloud, manifest)
+    row = cloud.call(compute_request(manifest.id) if table.saved else deployment_request(manifest.id))
+    if table.saved:
+        require_same(manifest.undo_state.get("was") or {}, compute_identity(row), table.name)
+    else:
+        deletion.require_same_deployment(row, manifest)
+    if isinstance(action, StartStop):
+        return _start_again(action, cloud, manifest.id, str(computes.properties_of(row).get("state")))
+    require_settled(row["properties"].get("provisioningState"), action.permissions[0])
+    state = computes.properties_of(row) if table.saved else {"deployment": row}
+    return _scale_back(action, cloud, manifest, state)
 
 
 def _start_again(action: StartStop, cloud: CloudSession, compute_id: str, status: str) -> UndoResult:
@@ -155,14 +179,12 @@ def _start_again(action: StartStop, cloud: CloudSession, compute_id: str, status
     return UndoResult(because=undo.because, not_restored=undo.lost)
 
 
-def _scale_back(scaling: Scaling, cloud: CloudSession, manifest: Manifest, row: Json) -> UndoResult:
+def _scale_back(scaling: Scaling, cloud: CloudSession, manifest: Manifest, state: State) -> UndoResult:
     """The old number, but not above its present limit, unless it was set to another one since."""
-    state = computes.properties_of(row)
     section, old = scaling.section(state), scaling.section(manifest.undo_state)[scaling.number]
     number, most = section[scaling.number], section.get(scaling.limit)
     wanted = {**section, scaling.number: old if most is None else min(old, most)}
     change = scaling.change(manifest.id, state, wanted)
-    require_settled(row["properties"].get("provisioningState"), change.permission)
     if number is None and scaling.if_unknown and scaling.of(manifest.id).permission in cloud.clients.older_versions:
         raise CloudError(Reason.REFUSED, change.permission, f"{scaling.if_unknown}; check it in the studio")
     limit = f"its maximum is now {scaling.text(most)}, so its {scaling.what} can't be {old}"
@@ -190,7 +212,7 @@ def _result_of_write(
 ) -> UndoResult:
     number = wanted[scaling.number]
     if not scaling.is_checked:
-        text = f"setting its {scaling.what} back from {scaling.to} to {scaling.text(number)} has started"
+        text = f"scaling it back from {scaling.to} to {scaling.text(number)} has started"
         return UndoResult(because=text, not_restored=too_low)
     after = _section_now(scaling, cloud, resource_id)
     if _is_same(after, wanted):

@@ -233,6 +233,7 @@ TABLE = Table(
         ),
     },
     native=Scaling(
+        permissions=(SET_SHUTDOWN,),
         what="idle shutdown",
         part="idle shutdown",
         to=SHUTDOWN_AFTER,
