@@ -143,6 +143,16 @@ def no_actions(resource: Resource) -> Mapping[StepName, Blocked | None]:
     return {}
 
 
+def no_resources(cloud: object) -> tuple[Resource, ...]:
+    """Of a table that its cloud's reader hasn't completed."""
+    return ()
+
+
+def no_observations(cloud: object, resources: Sequence[Resource], window: Window) -> tuple[Observation, ...]:
+    """Of a table that its cloud's reader hasn't completed."""
+    return ()
+
+
 def no_parts_left(resource: Resource, action: StepName) -> tuple[BilledPart, ...]:
     """What is still paid for after an action that ends all cost."""
     return ()
@@ -157,7 +167,7 @@ def all_parts(resource: Resource) -> tuple[BilledPart, ...] | None:
 class Kind(Generic[C]):
     """One sort of resource and everything the product knows about it. A kind without `actions` only notifies.
 
-    `discover(cloud)` yields the resources, tags included. `observe(cloud, resources, window)` takes the whole batch and yields an
+    `states`: what its statuses mean, the first that applies. `discover(cloud)` yields the resources, tags included. `observe(cloud, resources, window)` takes the whole batch and yields an
     observation for each. `permissions`: the exact IAM or RBAC actions that both need. `details`: the class of its resources' `details`.
 
     `blocked_actions(resource)` says which of the `actions` an observed resource allows now, and `parts_after(resource, action)`
@@ -183,12 +193,13 @@ class Kind(Generic[C]):
     cloud: str
     title: str
     docs: str
-    permissions: tuple[str, ...]
+    permissions: tuple[str, ...] = ()
     activity: str
     heartbeat: str
     without_proof: str
-    discover: Callable[[C], Iterable[Resource]]
-    observe: Callable[[C, Sequence[Resource], Window], Iterable[Observation]]
+    states: Sequence[StatusRule] = ()
+    discover: Callable[[C], Iterable[Resource]] = no_resources
+    observe: Callable[[C, Sequence[Resource], Window], Iterable[Observation]] = no_observations
     blocked_actions: Callable[[Resource], Mapping[StepName, Blocked | None]] = no_actions
     parts_after: Callable[[Resource, StepName], tuple[BilledPart, ...] | None] = no_parts_left
     parts_anyway: Callable[[Resource], tuple[BilledPart, ...] | None] = all_parts

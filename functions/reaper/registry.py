@@ -74,12 +74,11 @@ def action_functions(name: str) -> ActionFunctions[Any]:
     if not kind(name).actions:
         raise KeyError(name)
     cloud = f"reaper.{kind(name).cloud}"
-    own = import_module(f"{cloud}.kinds.{name.replace('-', '_')}")
     functions: ActionFunctions[Any]
-    if table := getattr(own, "TABLE", None):
-        functions = import_module(f"{cloud}.executor").functions_of(table)
-    else:  # until every kind is a table
-        functions = import_module(f"{own.__name__}.acting").ACTS
+    if cloud == "reaper.aws":  # until its kinds are tables
+        functions = import_module(f"{cloud}.kinds.{name.replace('-', '_')}.acting").ACTS
+    else:
+        functions = import_module(f"{cloud}.executor").functions_of(kind(name))
     return functions
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from reaper.azure.requests import ArmRequest, Json
@@ -40,31 +39,22 @@ SPELLINGS = tuple(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asset:
-    """One asset of a deployment. `path`: its path in Resource Manager; None if it is in a registry or not understood."""
+def assets_of(row: Mapping[str, Any], space: Workspace) -> Iterator[tuple[str, object, str | None]]:
+    """The assets that a deployment of the workspace `space` names: type, reference, and path in Resource Manager.
 
-    asset_type: str
-    reference: object
-    path: str | None = None
-    is_in_registry: bool = False
-
-
-def assets_of(row: Mapping[str, Any], space: Workspace) -> Iterator[Asset]:
-    """The assets that a deployment of the workspace `space` names."""
+    The path is empty for one in a registry, and None for one that isn't understood.
+    """
     properties = row["properties"]
     code = properties.get("codeConfiguration") or {}
     named = {"model": properties.get("model"), "environment": properties.get("environmentId")}
     named["code"] = code.get("codeId") if isinstance(code, dict) else code
-    return (_parse(kind, reference, space) for kind, reference in named.items() if reference not in (None, ""))
+    return ((sort, reference, _path(sort, reference, space)) for sort, reference in named.items() if reference not in (None, ""))
 
 
 def unclear_because(row: Mapping[str, Any], space: Workspace) -> str | None:
     """Why the deployment alone doesn't say what it would be recreated from; None if it does."""
-    for asset in assets_of(row, space):
-        if asset.path is None and not asset.is_in_registry:
-            return f"its {asset.asset_type} isn't understood ({asset.reference}), so it might not be possible to recreate it"
-    return None
+    odd = (f"its {sort} isn't understood ({reference})" for sort, reference, path in assets_of(row, space) if path is None)
+    return next((f"{text}, so it might not be possible to recreate it" for text in odd), None)
 
 
 def require_assets(cloud: CloudSession, row: Mapping[str, Any], space: Workspace) -> list[Json]:
@@ -73,33 +63,33 @@ def require_assets(cloud: CloudSession, row: Mapping[str, Any], space: Workspace
     Raises CloudError if an asset doesn't exist, can't be read or isn't understood.
     """
     return [
-        {"what": asset.asset_type, "id": asset.reference, "because": _require(cloud, asset)} for asset in assets_of(row, space)
+        {"what": sort, "id": reference, "because": _require(cloud, sort, reference, path)}
+        for sort, reference, path in assets_of(row, space)
     ]
 
 
-def _require(cloud: CloudSession, asset: Asset) -> str:
-    if asset.is_in_registry:
+def _require(cloud: CloudSession, sort: str, reference: object, path: str | None) -> str:
+    if path == "":
         return ASSUMED_THERE
-    permission = f"{TYPE}/{COLLECTIONS[asset.asset_type]}/versions/read"
-    if asset.path is None:
-        raise CloudError(Reason.REFUSED, permission, f"its {asset.asset_type} isn't understood ({asset.reference})")
-    if cloud.find(ArmRequest(permission=permission, path=asset.path, required_keys=("id", "properties"))) is None:
-        text = f"its {asset.asset_type} {asset.reference} no longer exists, so it couldn't be recreated"
+    permission = f"{TYPE}/{COLLECTIONS[sort]}/versions/read"
+    if path is None:
+        raise CloudError(Reason.REFUSED, permission, f"its {sort} isn't understood ({reference})")
+    if cloud.find(ArmRequest(permission=permission, path=path, required_keys=("id", "properties"))) is None:
+        text = f"its {sort} {reference} no longer exists, so it couldn't be recreated"
         raise CloudError(Reason.REFUSED, permission, text)
     return EXISTS
 
 
-def _parse(asset_type: str, reference: object, space: Workspace) -> Asset:
+def _path(sort: str, reference: object, space: Workspace) -> str | None:
     matches = (spelling.fullmatch(reference) for spelling in SPELLINGS) if isinstance(reference, str) else iter(())
-    match = next(filter(None, matches), None)
-    parts = match.groupdict() if match else {}
-    if not parts or parts.get("collection", COLLECTIONS[asset_type]).lower() != COLLECTIONS[asset_type]:
-        return Asset(asset_type=asset_type, reference=reference)
+    match, collection = next(filter(None, matches), None), COLLECTIONS[sort]
+    if match is None or match.groupdict().get("collection", collection).lower() != collection:
+        return None
+    parts = match.groupdict()
     if parts.get("registry"):
-        return Asset(asset_type=asset_type, reference=reference, is_in_registry=True)
+        return ""
     home = _workspace_id(parts, space)
-    below = f"{COLLECTIONS[asset_type]}/{parts['name']}/versions/{parts['version']}"
-    return Asset(asset_type=asset_type, reference=reference, path=home and f"{home}/{below}")
+    return home and f"{home}/{collection}/{parts['name']}/versions/{parts['version']}"
 
 
 def _workspace_id(parts: Mapping[str, str], space: Workspace) -> str | None:

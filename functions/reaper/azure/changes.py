@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from functools import partial, wraps
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from azure.mgmt.core.tools import parse_resource_id
 
-from reaper.acting.contract import Manifest, UndoResult, UndoState, any_members
+from reaper.acting.contract import UndoState, any_members
 from reaper.azure import computes
 from reaper.azure.requests import ArmOperation, ArmRequest, Change, parse_time
 from reaper.azure.workspaces import PROVIDER
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from reaper.azure.session import CloudSession
 
 
-Undo = Callable[["CloudSession", Manifest], UndoResult]
 CHANGING_STATES = {"Creating", "Updating", "Scaling", "Deleting", "Starting", "Stopping", "Restarting", "Resizing"}
 CHANGING_STATES |= {"SettingUp", "UserSettingUp"}
 """States that end without anyone's doing."""
@@ -71,22 +70,6 @@ def is_refused_for_now(error: CloudError) -> bool:
     return error.reason is Reason.THROTTLED or error.code.startswith("409")
 
 
-def with_retry_advice(undo: Undo) -> Undo:
-    """`undo`, whose CloudError gives advice if Azure refused it for now."""
-
-    @wraps(undo)
-    def advised(cloud: CloudSession, manifest: Manifest) -> UndoResult:
-        try:
-            return undo(cloud, manifest)
-        except CloudError as error:
-            if not is_refused_for_now(error):
-                raise
-            message = str(error).removeprefix(f"{error.operation}: ")
-            raise error.reworded(f"{message}; {RUN_AGAIN_LATER}") from error
-
-    return advised
-
-
 def compute_operation(cloud: CloudSession, compute_id: str, call: str) -> ArmOperation:
     """`start` or `stop`, ready to be sent."""
     begin = getattr(cloud.clients.operations_client().compute, f"begin_{call}")
@@ -105,10 +88,14 @@ def _at(resource_id: str, depth: int, begin: Callable[..., object]) -> Callable[
     return partial(begin, *(str(name) for name in names))
 
 
-def compute_identity(row: Mapping[str, Any]) -> UndoState:
-    """A compute's creation time and size."""
-    outer = row["properties"]
-    return {CREATED_KEY: outer.get("createdOn") or _created_at(row), "size": (outer.get("properties") or {}).get("vmSize")}
+def identity(row: Mapping[str, Any]) -> UndoState:
+    """The creation time of a compute, deployment or endpoint, with its size and its model if it has them."""
+    outer, system = row["properties"], row.get("systemData") or {}
+    inner = outer.get("properties")
+    vm_size = inner.get("vmSize") if isinstance(inner, dict) else None
+    chosen = {"size": outer.get("instanceType") or vm_size, "model": outer.get("model")}
+    made = outer.get("createdOn") or system.get("createdAt")
+    return {CREATED_KEY: made, **{key: value for key, value in chosen.items() if value}}
 
 
 def compute_identity_of(resource: Resource) -> UndoState:
@@ -124,16 +111,6 @@ def require_known_creation(resource: Resource) -> None:
         raise CloudError(Reason.REFUSED, resource.kind, text)
 
 
-def deployment_identity(row: Mapping[str, Any]) -> UndoState:
-    """A deployment's creation time, size and model."""
-    return {CREATED_KEY: _created_at(row), "size": row["properties"].get("instanceType"), "model": row["properties"].get("model")}
-
-
-def endpoint_identity(row: Mapping[str, Any]) -> UndoState:
-    """An endpoint's creation time."""
-    return {CREATED_KEY: _created_at(row)}
-
-
 def require_same(before: UndoState, now: UndoState, permission: str, subject: str = "it") -> None:
     """Raises CloudError if `subject` isn't the same as before, or if that can't be known."""
     was_created, created = (parse_time(state.get(CREATED_KEY)) for state in (before, now))
@@ -142,15 +119,11 @@ def require_same(before: UndoState, now: UndoState, permission: str, subject: st
     elif was_created != created:
         because = f"{subject} was recreated on {created:%Y-%m-%d %H:%M} UTC"
     else:
-        changed = [key for key in now if key != CREATED_KEY and _lower_if_text(now[key]) != _lower_if_text(before.get(key))]
-        because = "; ".join(f"its {key} changed from {before.get(key)} to {now[key]}" for key in changed)
+        keys = [key for key in ("size", "model") if _lower_if_text(now.get(key)) != _lower_if_text(before.get(key))]
+        because = "; ".join(f"its {key} changed from {before.get(key)} to {now.get(key)}" for key in keys)
     if because:
         code = RECREATED if was_created and created and was_created != created else ""
         raise CloudError(Reason.REFUSED, permission, f"{because}; the reaper left it alone", code=code)
-
-
-def _created_at(row: Mapping[str, Any]) -> Any:
-    return (row.get("systemData") or {}).get("createdAt")
 
 
 def _lower_if_text(value: Any) -> Any:

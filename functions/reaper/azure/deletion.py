@@ -26,35 +26,9 @@ from reaper.acting.contract import (
     unchanged,
 )
 from reaper.acting.put_back import LeftBehind, put_back
+from reaper.azure import changes, deployments
 from reaper.azure.assets import require_assets
-from reaper.azure.changes import (
-    CREATED_KEY,
-    RUN_AGAIN_LATER,
-    delete_deployment,
-    deployment_identity,
-    endpoint_identity,
-    require_same,
-    require_settled,
-    write,
-)
-from reaper.azure.deployments import (
-    BROKEN_STATES,
-    CHANGING_STATES,
-    DEPLOYMENT_ROOT,
-    READ_ENDPOINTS,
-    DeploymentDetails,
-    chosen_settings,
-    deployment_request,
-    endpoint_digest,
-    endpoint_id,
-    endpoint_request,
-    other_shares,
-    read_row_and_endpoint,
-    status_text,
-    traffic_percent,
-    with_digests,
-    writable_body,
-)
+from reaper.azure.deployments import DeploymentDetails
 from reaper.azure.reader import Scaling, State
 from reaper.azure.requests import ArmChange, Json, latest_known, parse_time
 from reaper.errors import ActionWithdrawn, CloudError, Reason
@@ -64,7 +38,7 @@ if TYPE_CHECKING:
     from reaper.azure.session import CloudSession
 
 MEMBERS = {**any_members("deployment", "endpoint", "assets"), "previous": PREVIOUS_MEMBERS}
-WRITE = f"{DEPLOYMENT_ROOT}/write"
+WRITE = f"{deployments.DEPLOYMENT_ROOT}/write"
 MAX_READS, PAUSE_S = 12, 5.0
 """How often, and every how many seconds, an endpoint is read until its new traffic is in place."""
 OWN_CHANGE_TAKES = timedelta(minutes=15)
@@ -73,7 +47,7 @@ OWN_CHANGE_TAKES = timedelta(minutes=15)
 
 def read_state(cloud: CloudSession, resource: Resource, step: StepName) -> dict[str, object]:
     """The whole deployment, its endpoint with its traffic and, before a delete, the assets it would be recreated from. Raises CloudError."""
-    row, endpoint = read_row_and_endpoint(cloud, resource.id)
+    row, endpoint = deployments.read_row_and_endpoint(cloud, resource.id)
     made_from = require_assets(cloud, row, resource.details.workspace) if step is StepName.DELETE else []
     return {"deployment": row, "endpoint": endpoint, "assets": made_from}
 
@@ -81,18 +55,18 @@ def read_state(cloud: CloudSession, resource: Resource, step: StepName) -> dict[
 def is_recorded(resource: Resource, state: State) -> bool:
     """Whether the state has the deployment and the endpoint that the permit compares with."""
     now: DeploymentDetails = resource.details
-    recorded = with_digests(now, state["deployment"], state["endpoint"])
+    recorded = deployments.with_digests(now, state["deployment"], state["endpoint"])
     return recorded == now and recorded_share(state) == (now.traffic_percent or 0)
 
 
 def recorded_share(state: State) -> int:
-    return traffic_percent(state["endpoint"], state["deployment"]["name"]) or 0
+    return deployments.traffic_percent(state["endpoint"], state["deployment"]["name"]) or 0
 
 
 def require_same_deployment(row: Json, manifest: Manifest) -> None:
     """Raises CloudError unless it is the same deployment, or a restored one."""
     if not is_recreated(row, manifest, "properties", "tags"):
-        require_same(deployment_identity(manifest.undo_state["deployment"]), deployment_identity(row), WRITE)
+        changes.require_same(changes.identity(manifest.undo_state["deployment"]), changes.identity(row), WRITE)
 
 
 def is_recreated(row: Json, manifest: Manifest, *keys: str) -> bool:
@@ -100,15 +74,15 @@ def is_recreated(row: Json, manifest: Manifest, *keys: str) -> bool:
 
     That is all that can be known, since Azure doesn't record who wrote what.
     """
-    recorded, created = chosen_settings(manifest.undo_state["deployment"]), _created_at(row)
-    now = chosen_settings(row)
+    recorded, created = deployments.chosen_settings(manifest.undo_state["deployment"]), _created_at(row)
+    now = deployments.chosen_settings(row)
     return created is not None and created > manifest.at and all(now.get(key) == recorded.get(key) for key in keys)
 
 
 def delete(share: Scaling, cloud: CloudSession, resource: Resource, manifest: Manifest, permit: Permit) -> str:
     """Begin to delete it. If it gets traffic, set that to 0%, wait until that is in place, and look at everything again before."""
     percent, own_changes = recorded_share(manifest.undo_state), unchanged
-    operation = delete_deployment(cloud, resource.id)
+    operation = changes.delete_deployment(cloud, resource.id)
     if percent:
         with permit():
             _set_to_zero(share, cloud, resource, manifest)
@@ -116,7 +90,7 @@ def delete(share: Scaling, cloud: CloudSession, resource: Resource, manifest: Ma
         own_changes = partial(_without_own_change, resource)
         permit.after_wait(own_changes)
     with permit(own_changes):
-        write(cloud, operation, deployment_request(resource.id))
+        changes.write(cloud, operation, deployments.deployment_request(resource.id))
     moved = f"its {percent}% of the traffic was set to 0%, and " if percent else ""
     return f"{moved}deletion started; the next sweep checks the result"
 
@@ -124,10 +98,10 @@ def delete(share: Scaling, cloud: CloudSession, resource: Resource, manifest: Ma
 def _set_to_zero(share: Scaling, cloud: CloudSession, resource: Resource, manifest: Manifest) -> None:
     """PUT replaces the whole endpoint. It is read once more, in case its tags changed since the permit's own look."""
     endpoint, name = cloud.call_once(share.of(resource.id)), manifest.undo_state["deployment"]["name"]
-    if endpoint_digest(endpoint, name) != resource.details.endpoint_digest:
+    if deployments.endpoint_digest(endpoint, name) != resource.details.endpoint_digest:
         raise CloudError(Reason.REFUSED, resource.kind, "its endpoint's settings changed a moment ago")
     state = {**manifest.undo_state, "endpoint": endpoint}
-    write(cloud, share.change(resource.id, state, {share.number: share.to}), share.of(resource.id))
+    changes.write(cloud, share.change(resource.id, state, {share.number: share.to}), share.of(resource.id))
 
 
 def _wait_until_settled(cloud: CloudSession, share: Scaling, resource_id: str) -> None:
@@ -139,7 +113,7 @@ def _wait_until_settled(cloud: CloudSession, share: Scaling, resource_id: str) -
         state = _state_of(cloud.call(share.of(resource_id)))
         if state == "Succeeded":
             return
-        if state not in CHANGING_STATES:
+        if state not in deployments.CHANGING_STATES:
             break
     raise CloudError(Reason.REFUSED, share.permissions[0], f"its endpoint's state is {state}, so it wasn't deleted")
 
@@ -152,7 +126,7 @@ def _without_own_change(before: Resource, now: Resource) -> Resource:
         raise ActionWithdrawn("its share of its endpoint's traffic changed a moment ago")
     state = was.endpoint_state if details.endpoint_state == "Succeeded" else details.endpoint_state
     own = replace(details, traffic_percent=was.traffic_percent, endpoint_state=state)
-    return replace(now, details=own, status=status_text(own), changed=before.changed)
+    return replace(now, details=own, status=deployments.status_text(own), changed=before.changed)
 
 
 def side_changes(share: Scaling, manifest: Manifest) -> tuple[SideChange, ...]:
@@ -169,16 +143,19 @@ def put_back_share(share: Scaling, cloud: CloudSession, resource: Resource, inte
     own_change, state = change, dict[str, Json]()
 
     def look() -> LeftBehind:
-        row = cloud.find(deployment_request(resource.id))
+        row = cloud.find(deployments.deployment_request(resource.id))
         if row is None:
             return _settled(HalfDone.DONE, "it is deleted")
         state.update(deployment=row, endpoint=cloud.call(share.of(resource.id)))
         return _left_behind(share, state, interrupted, own_change)
 
     def set_back() -> None:
-        write(cloud, share.change(resource.id, state, {share.number: own_change.before}), share.of(resource.id))
+        changes.write(cloud, share.change(resource.id, state, {share.number: own_change.before}), share.of(resource.id))
 
-    return put_back(look, set_back, lambda tries: cloud.clients.pause(PAUSE_S))
+    def pause(tries: int) -> None:
+        cloud.clients.pause(PAUSE_S)
+
+    return put_back(look, set_back, pause)
 
 
 def _settled(state: HalfDone, because: str) -> LeftBehind:
@@ -191,7 +168,7 @@ def _left_behind(share: Scaling, state: State, interrupted: Interrupted, change:
         return _settled(HalfDone.LEFT, f"it may be another deployment by now, so its {share.what} stays as it is")
     if _state_of(row) == "Deleting":
         return _settled(HalfDone.DONE, "it is being deleted")
-    is_back, busy = share.section(state)[share.number] == change.before, _state_of(endpoint) in CHANGING_STATES
+    is_back, busy = share.section(state)[share.number] == change.before, _state_of(endpoint) in deployments.CHANGING_STATES
     return LeftBehind(
         is_back=is_back,
         left_because=None if is_back else _left_because(share, state, interrupted.begun_at, change),
@@ -206,7 +183,7 @@ def _left_because(share: Scaling, state: State, begun_at: datetime, change: Side
     """What shows that its traffic was changed after the action, or may have been."""
     row, endpoint = state["deployment"], state["endpoint"]
     percent = share.section(state)[share.number]
-    if others := other_shares(endpoint, row["name"]):
+    if others := deployments.other_shares(endpoint, row["name"]):
         return f"its {change.before}% of the traffic goes to {', '.join(sorted(others))} by now, so it stays as it is"
     if percent != change.ours:
         return f"its traffic has been set to {percent}% since, so it stays as it is"
@@ -224,14 +201,14 @@ def recreate(share: Scaling, cloud: CloudSession, manifest: Manifest) -> UndoRes
     """
     recorded, percent = manifest.undo_state["deployment"], recorded_share(manifest.undo_state)
     endpoint = cloud.call(share.of(manifest.id))
-    before, now = endpoint_identity(manifest.undo_state["endpoint"]), endpoint_identity(endpoint)
-    require_same(before, now, READ_ENDPOINTS, "its endpoint")
-    row = cloud.find(deployment_request(manifest.id))
-    if row is None or (_is_own_creation(row, manifest) and _state_of(row) in BROKEN_STATES):
+    before, now = changes.identity(manifest.undo_state["endpoint"]), changes.identity(endpoint)
+    changes.require_same(before, now, deployments.READ_ENDPOINTS, "its endpoint")
+    row = cloud.find(deployments.deployment_request(manifest.id))
+    if row is None or (_is_own_creation(row, manifest) and _state_of(row) in deployments.BROKEN_STATES):
         return _start_creation(cloud, manifest.id, recorded, percent)
-    if (state := _state_of(row)) in CHANGING_STATES:
+    if (state := _state_of(row)) in deployments.CHANGING_STATES:
         return _exists(_waiting(f"it is still {state}", percent), run_again=True)
-    require_settled(state, WRITE)
+    changes.require_settled(state, WRITE)
     if state != "Succeeded":
         text = f"a deployment {recorded['name']} exists, but its state is {state}: run it again when it is gone"
         raise CloudError(Reason.REFUSED, WRITE, text)
@@ -239,8 +216,8 @@ def recreate(share: Scaling, cloud: CloudSession, manifest: Manifest) -> UndoRes
 
 
 def _start_creation(cloud: CloudSession, deployment_id: str, recorded: Json, percent: int) -> UndoResult:
-    change = ArmChange(permission=WRITE, path=deployment_id, body=writable_body(recorded), method="PUT")
-    write(cloud, change, endpoint_request(endpoint_id(deployment_id)))
+    change = ArmChange(permission=WRITE, path=deployment_id, body=deployments.writable_body(recorded), method="PUT")
+    changes.write(cloud, change, deployments.endpoint_request(deployments.endpoint_id(deployment_id)))
     missing = [_waiting("it isn't ready yet", percent)]
     if "systemassigned" in str((recorded.get("identity") or {}).get("type")).lower():
         missing.append("its system-assigned identity is a new one: recreate the role assignments of the old one")
@@ -258,7 +235,7 @@ def _is_own_creation(row: Json, manifest: Manifest) -> bool:
         return True
     if _created_at(recorded) is None or _created_at(recorded) != _created_at(row):
         text = f"a different deployment {recorded['name']} exists now; the reaper left it alone"
-    elif chosen_settings(row)["properties"] != chosen_settings(recorded)["properties"]:
+    elif deployments.chosen_settings(row)["properties"] != deployments.chosen_settings(recorded)["properties"]:
         text = "it was never deleted, and its properties have changed since; the reaper left it alone"
     if text:
         raise CloudError(Reason.REFUSED, WRITE, text)
@@ -268,15 +245,15 @@ def _is_own_creation(row: Json, manifest: Manifest) -> bool:
 def _restore_share(share: Scaling, cloud: CloudSession, manifest: Manifest, endpoint: Json) -> UndoResult:
     """It exists and is ready. Its share is restored unless another deployment has it by now."""
     name, percent = manifest.undo_state["deployment"]["name"], recorded_share(manifest.undo_state)
-    if not percent or traffic_percent(endpoint, name) == percent:
+    if not percent or deployments.traffic_percent(endpoint, name) == percent:
         return UndoResult(because=f"it exists, with {percent}% of the traffic")
-    if others := other_shares(endpoint, name):
+    if others := deployments.other_shares(endpoint, name):
         return _exists(f"its {percent}% of the traffic now goes to {', '.join(sorted(others))}")
     if (progress := _state_of(endpoint)) != "Succeeded":
         return _exists(_waiting(f"its endpoint is still {progress}", percent), run_again=True)
     try:
         state = {**manifest.undo_state, "endpoint": cloud.call(share.of(manifest.id))}
-        write(cloud, share.change(manifest.id, state, {share.number: percent}), share.of(manifest.id))
+        changes.write(cloud, share.change(manifest.id, state, {share.number: percent}), share.of(manifest.id))
     except CloudError as error:
         if error.reason is Reason.GONE:
             raise
@@ -289,11 +266,11 @@ def _exists(missing: str, *, run_again: bool = False) -> UndoResult:
 
 
 def _waiting(because: str, percent: int) -> str:
-    return f"{because}: {RUN_AGAIN_LATER}{f', which restores its traffic ({percent}%)' if percent else ''}"
+    return f"{because}: {changes.RUN_AGAIN_LATER}{f', which restores its traffic ({percent}%)' if percent else ''}"
 
 
 def _created_at(row: Json) -> datetime | None:
-    return parse_time(deployment_identity(row)[CREATED_KEY])
+    return parse_time(changes.identity(row)[changes.CREATED_KEY])
 
 
 def _state_of(body: Json) -> str:

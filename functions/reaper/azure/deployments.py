@@ -14,7 +14,7 @@ import hashlib
 import json
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -126,7 +126,12 @@ def _created_at(endpoint: Mapping[str, Any]) -> datetime | None:
         return None
 
 
-def list_deployments(cloud: CloudSession) -> Iterator[Deployment]:
+def list_deployments(parse: Callable[[CloudSession, Deployment], Resource], cloud: CloudSession) -> Iterator[Resource]:
+    """`Kind.discover`: every deployment of every online endpoint, whatever its share of the traffic. `parse` makes a resource of each."""
+    return cloud.each(READ_DEPLOYMENTS, _list_rows(cloud), partial(parse, cloud), lambda one: one.row["id"])
+
+
+def _list_rows(cloud: CloudSession) -> Iterator[Deployment]:
     """Every deployment once, even if Azure lists it in several spellings. What can't be read of a workspace or an endpoint is an error of the
     session. Raises CloudError if the workspaces can't be listed.
     """
@@ -301,7 +306,7 @@ def _minimum_instances(cloud: CloudSession, resource_id: str) -> int:
 
     The settings of the whole subscription are read, once for all: one may be in another resource group than what it scales.
     """
-    settings = cloud.read_once("autoscale", lambda: _autoscale_by_target(cloud))
+    settings = cloud.read_once("autoscale", partial(_autoscale_by_target, cloud))
     with reading(READ_AUTOSCALE, "an autoscale setting"):
         return max((minimum for row in settings.get(resource_id.lower(), ()) for minimum in _profile_minimums(row)), default=0)
 

@@ -19,21 +19,7 @@ from reaper.acting.contract import (
     no_side_changes,
     nothing_to_put_back,
 )
-from reaper.azure import computes, deletion
-from reaper.azure.changes import (
-    COMPUTE_ID,
-    DEPLOYMENT_ID,
-    IDENTITY_MEMBERS,
-    RUN_AGAIN_LATER,
-    compute_identity,
-    compute_identity_of,
-    compute_operation,
-    is_refused_for_now,
-    require_known_creation,
-    require_same,
-    require_settled,
-    write,
-)
+from reaper.azure import changes, computes, deletion
 from reaper.azure.deployments import deployment_request
 from reaper.azure.reader import Action, Deletion, Scaling, State, Table, compute_request
 from reaper.azure.requests import ArmChange, Json, duration_seconds
@@ -48,7 +34,7 @@ if TYPE_CHECKING:
 def functions_of(table: Table) -> ActionFunctions[CloudSession]:
     """How the actions of that kind are made and undone."""
     by = ("by",) if table.native else ()
-    members = {**any_members(*by, *table.saved), "was": IDENTITY_MEMBERS} if table.saved else deletion.MEMBERS
+    members = {**any_members(*by, *table.saved), "was": changes.IDENTITY_MEMBERS} if table.saved else deletion.MEMBERS
     first = next((action.first for action in table.actions.values() if isinstance(action, Deletion)), None)
     return ActionFunctions(
         read_now=table.read_now,
@@ -57,7 +43,7 @@ def functions_of(table: Table) -> ActionFunctions[CloudSession]:
         undo=partial(_undo, table),
         undo_permissions=table.undo_permissions,
         undo_members={step: members for step in table.actions if step is not StepName.START},
-        id_pattern=COMPUTE_ID if table.saved else DEPLOYMENT_ID,
+        id_pattern=changes.COMPUTE_ID if table.saved else changes.DEPLOYMENT_ID,
         side_changes=partial(deletion.side_changes, first) if first else no_side_changes,
         put_back=partial(deletion.put_back_share, first) if first else nothing_to_put_back,
     )
@@ -66,7 +52,7 @@ def functions_of(table: Table) -> ActionFunctions[CloudSession]:
 def _read_undo_state(table: Table, cloud: CloudSession, resource: Resource, step: StepName, earlier: Earlier) -> UndoState:
     """What the resource is like. Raises CloudError if it couldn't be recognized or recreated later."""
     if not isinstance(table.actions[step], StartStop):
-        require_known_creation(resource)
+        changes.require_known_creation(resource)
     if table.saved:
         return _state_of_compute(table, resource, step)
     return {**deletion.read_state(cloud, resource, step), "previous": earlier.record}
@@ -75,7 +61,7 @@ def _read_undo_state(table: Table, cloud: CloudSession, resource: Resource, step
 def _state_of_compute(table: Table, resource: Resource, step: StepName) -> UndoState:
     by = {"by": resource.stop_by if step is StepName.STOP else None} if table.native else {}
     saved = {name: resource.details.properties.get(name) for name in table.saved}
-    return {**by, **saved, "was": compute_identity_of(resource)}
+    return {**by, **saved, "was": changes.compute_identity_of(resource)}
 
 
 def _shape(table: Table, step: StepName, by: str | None) -> Action:
@@ -100,9 +86,9 @@ def _perform(table: Table, cloud: CloudSession, resource: Resource, manifest: Ma
         return ActionResult(because=_scale(action, cloud, resource, manifest, permit))
     if isinstance(action, Deletion):
         return ActionResult(because=deletion.delete(action.first, cloud, resource, manifest, permit))
-    operation = compute_operation(cloud, resource.id, action.call)
+    operation = changes.compute_operation(cloud, resource.id, action.call)
     with permit():
-        write(cloud, operation, compute_request(resource.id))
+        changes.write(cloud, operation, compute_request(resource.id))
     return ActionResult(because=action.because)
 
 
@@ -112,14 +98,15 @@ def _scale(scaling: Scaling, cloud: CloudSession, resource: Resource, manifest: 
     wanted = {**before, scaling.number: scaling.to}
     change = scaling.change(resource.id, manifest.undo_state, wanted)
     with permit():
-        write(cloud, change, scaling.of(resource.id))
+        changes.write(cloud, change, scaling.of(resource.id))
+    outcome = f"{scaling.outcome.format(**before)}{scaling.doubt(resource)}"
     if not scaling.is_checked:
-        return scaling.outcome(resource, before)
+        return outcome
     after = _section_now(scaling, cloud, resource.id)
     if not _is_same(after, {scaling.number: scaling.to}):
         raise CloudError(Reason.REFUSED, change.permission, _deviation(scaling, wanted, after))
     if _is_same(after, wanted):
-        return scaling.outcome(resource, before)
+        return outcome
     number = f"its {scaling.what} is {scaling.text(scaling.to)} instead of {before[scaling.number]}"
     return f"{number}; {_deviation(scaling, wanted, after)}"
 
@@ -134,7 +121,10 @@ def _is_same(section: State, wanted: State) -> bool:
 
 
 def _deviation(scaling: Scaling, wanted: State, after: State) -> str:
-    return f"its {scaling.part} should be {scaling.section_text(wanted)}, but Azure set it to {scaling.section_text(after)}"
+    should, is_now = (
+        scaling.section_text(it) if scaling.section_text else scaling.text(it[scaling.number]) for it in (wanted, after)
+    )
+    return f"its {scaling.part or scaling.what} should be {should}, but Azure set it to {is_now}"
 
 
 def _undo(table: Table, cloud: CloudSession, manifest: Manifest) -> UndoResult:
@@ -142,10 +132,10 @@ def _undo(table: Table, cloud: CloudSession, manifest: Manifest) -> UndoResult:
     try:
         return _undo_action(table, cloud, manifest)
     except CloudError as error:
-        if not is_refused_for_now(error):
+        if not changes.is_refused_for_now(error):
             raise
         message = str(error).removeprefix(f"{error.operation}: ")
-        raise error.reworded(f"{message}; {RUN_AGAIN_LATER}") from error
+        raise error.reworded(f"{message}; {changes.RUN_AGAIN_LATER}") from error
 
 
 def _undo_action(table: Table, cloud: CloudSession, manifest: Manifest) -> UndoResult:
@@ -154,12 +144,12 @@ def _undo_action(table: Table, cloud: CloudSession, manifest: Manifest) -> UndoR
         return deletion.recreate(action.first, cloud, manifest)
     row = cloud.call(compute_request(manifest.id) if table.saved else deployment_request(manifest.id))
     if table.saved:
-        require_same(manifest.undo_state.get("was") or {}, compute_identity(row), table.name)
+        changes.require_same(manifest.undo_state.get("was") or {}, changes.identity(row), table.name)
     else:
         deletion.require_same_deployment(row, manifest)
     if isinstance(action, StartStop):
         return _start_again(action, cloud, manifest.id, str(computes.properties_of(row).get("state")))
-    require_settled(row["properties"].get("provisioningState"), action.permissions[0])
+    changes.require_settled(row["properties"].get("provisioningState"), action.permissions[0])
     state = computes.properties_of(row) if table.saved else {"deployment": row}
     return _scale_back(action, cloud, manifest, state)
 
@@ -169,13 +159,13 @@ def _start_again(action: StartStop, cloud: CloudSession, compute_id: str, status
     undo = action.undo_call
     if undo is None:
         raise CloudError(Reason.REFUSED, action.call, f"{action.call} isn't undone")
-    operation = compute_operation(cloud, compute_id, undo.call)
+    operation = changes.compute_operation(cloud, compute_id, undo.call)
     if status in undo.done:
         return UndoResult(because=f"it is already {status}")
-    require_settled(status, operation.permission)
+    changes.require_settled(status, operation.permission)
     if status not in undo.needs:
         raise CloudError(Reason.REFUSED, operation.permission, f"its {action.status_noun} is {status}")
-    write(cloud, operation, compute_request(compute_id))
+    changes.write(cloud, operation, compute_request(compute_id))
     return UndoResult(because=undo.because, not_restored=undo.lost)
 
 
@@ -201,7 +191,7 @@ def _scale_back(scaling: Scaling, cloud: CloudSession, manifest: Manifest, state
 def _write_back(scaling: Scaling, cloud: CloudSession, change: ArmChange, resource_id: str) -> None:
     """Raises CloudError, but not if Azure refuses to set back what may stay."""
     try:
-        write(cloud, change, scaling.of(resource_id))
+        changes.write(cloud, change, scaling.of(resource_id))
     except CloudError as error:
         if not scaling.may_stay or error.reason is not Reason.REFUSED:
             raise
@@ -220,4 +210,4 @@ def _result_of_write(
     if scaling.may_stay:
         still = scaling.may_stay.format(after[scaling.number])
         return UndoResult(because=f"its {scaling.what} is unchanged", not_restored=(still,))
-    raise CloudError(Reason.PARTIAL, computes.PERMISSION, _deviation(scaling, wanted, after))
+    raise CloudError(Reason.PARTIAL, scaling.permissions[0], _deviation(scaling, wanted, after))

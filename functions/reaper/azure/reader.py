@@ -5,8 +5,8 @@ Metrics of computes are the workspace's, split by the compute's name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,14 +17,10 @@ from reaper.case import Blocked
 from reaper.evidence import is_recent
 from reaper.kind import (
     ActionSpec,
-    Command,
     Kind,
     StartStop,
-    StatusRule,
     by_status,
     is_decided,
-    no_keep_line,
-    no_parts_left,
     start_stop_blocked,
 )
 from reaper.model import BilledPart, Resource, StepName
@@ -46,16 +42,27 @@ Look = Callable[["CloudSession", Sequence[Observation], Window], Iterable[Observ
 """Looks at a whole batch, and returns an observation for each, in order. What is decided by then is only passed on."""
 
 
+def no_guard(resource: Resource) -> Blocked | None:
+    """The default for a scaling that is a part of an action."""
+    return None
+
+
+def no_doubt(resource: Resource) -> str:
+    """The default for a scaling that Azure carries out if it accepts it."""
+    return ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scaling(ActionSpec):
     """Sets one number, or a duration, to what costs least, and back while it is still as we set it.
 
     `of(id)`: the request that reads what has it. `section(state)`: the part of a state that is sent as a whole, with the number under the key
     `number` and its own upper limit, if it has one, under `limit`. Raises CloudError if it can't be read. `change(id, state, section)` sends it.
+    `is_checked`: the result shows at once.
 
-    For people: `what` is the number's name, `part` the section's, `text(number)` the number and `section_text(section)` the section.
-    `outcome(resource, section)`: what was done, from the section as it was. `is_checked`: the result shows at once. `may_stay`: if Azure may
-    refuse to set it back, the sentence that says so. `if_unknown`: the one for a cloud whose API may not show it. One that is a part of an action, or another way of it, has no texts of its own.
+    For people: `what` is the number's name, `text(number)` the number; `part` and `section_text(section)` the section's, if it has more than
+    that. `outcome`: what was done, with the members of the section as it was, and `doubt(resource)` after it. `may_stay`: that Azure may refuse to
+    set it back; `if_unknown`: that its API may not show it. A scaling that is a part of an action has no other texts.
     """
 
     participle: str = ""
@@ -69,10 +76,11 @@ class Scaling(ActionSpec):
     of: Callable[[str], ArmRequest]
     section: Callable[[State], Json]
     change: Callable[[str, State, Json], ArmChange]
-    guard: Guard = lambda resource: None
+    guard: Guard = no_guard
     text: Callable[[object], str] = str
-    section_text: Callable[[State], str] = str
-    outcome: Callable[[Resource, State], str] = lambda resource, section: ""
+    section_text: Callable[[State], str] | None = None
+    outcome: str = ""
+    doubt: Callable[[Resource], str] = no_doubt
     is_checked: bool = True
     may_stay: str = ""
     if_unknown: str = ""
@@ -90,64 +98,35 @@ Action = StartStop | Scaling | Deletion
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
-    """One Azure ML kind as data. `discover`, `read_now`: how all are listed, and one is read right before an action.
+class Table(Kind["CloudSession"]):
+    """One Azure ML kind as data. `read_now`: how one is read right before an action.
 
-    `states`: what they alone decide, the first that applies. `signals` adds the readings of what they leave open, and each of `closer_looks`
-    looks at what was silent. `native`: the shape of a stop by the cloud's own idle shutdown. `undo_command`: the line that undoes a stop.
-    `saved`: the members of a compute's properties that are stored before an action; empty for a deployment, which is stored whole.
-    The other fields are those of `Kind`.
+    `signals` adds the readings of what the states leave open, and each of `closer_looks` looks at what was silent. `native`: the shape of a stop by
+    the cloud's own idle shutdown. `undo_command`: the line that undoes a stop. `saved`: the members of a compute's properties that are stored
+    before an action; empty for a deployment, which is stored whole.
     """
 
-    name: str
-    title: str
-    docs: str
-    permissions: tuple[str, ...]
-    activity: str
-    heartbeat: str
-    without_proof: str
-    discover: Callable[[CloudSession], Iterable[Resource]]
+    cloud: str = "azure"
     read_now: Callable[[CloudSession, Resource], Resource]
-    states: Sequence[StatusRule]
     signals: Look
     closer_looks: Sequence[Look]
     actions: Mapping[StepName, Action]
     native: Scaling | None = None
     saved: tuple[str, ...] = ()
     undo_permissions: tuple[str, ...]
-    details: type
-    parts_after: Callable[[Resource, StepName], tuple[BilledPart, ...] | None] = no_parts_left
-    commands: Mapping[StepName, Callable[[Resource], Command | None]] = field(default_factory=dict)
     undo_command: str = ""
-    keep_line: Callable[[Resource, str, str], str | None] = no_keep_line
-    price_keys: tuple[str, ...]
-    needs_setup: str = ""
 
 
-def kind_of(table: Table) -> Kind[CloudSession]:
+def kind_of(table: Table) -> Table:
     """The kind that the product works with."""
-    return Kind(
-        name=table.name,
-        cloud="azure",
-        title=table.title,
-        docs=table.docs,
-        permissions=table.permissions,
-        activity=table.activity,
-        heartbeat=table.heartbeat,
-        without_proof=table.without_proof,
-        discover=table.discover,
+    return replace(
+        table,
         observe=partial(observe, table),
         blocked_actions=partial(_blocked_actions, table),
         parts_after=partial(_parts_after, table),
-        actions=table.actions,
-        details=table.details,
-        commands=table.commands,
         undo_line=partial(_undo_line, table),
         console_url=lines.console_url,
-        keep_line=table.keep_line,
         place=lines.place,
-        price_keys=table.price_keys,
-        needs_setup=table.needs_setup,
         has_idle_shutdown=table.native is not None,
     )
 
@@ -172,23 +151,29 @@ def needs_closer_look(observation: Observation) -> bool:
     return not (observation.is_gone or is_decided(observation))
 
 
-def computes_of_type(compute_type: str, complete: Callable[[Resource], Resource]) -> Callable[[CloudSession], Iterator[Resource]]:
-    """`Table.discover` of computes. `complete` makes a resource of the kind of each."""
-
-    def discover(cloud: CloudSession) -> Iterator[Resource]:
-        return map(complete, computes.list_computes(cloud, compute_type))
-
-    return discover
+def state_in(states: Collection[str], field: str, resource: Resource) -> str | None:
+    """For a `StatusRule`: the state that its details have in `field`, if it is one of these."""
+    state: str = getattr(resource.details, field)
+    return state if state in states else None
 
 
-def compute_now(compute_type: str, complete: Callable[[Resource], Resource]) -> Callable[[CloudSession, Resource], Resource]:
+def state_not_in(states: Collection[str], field: str, resource: Resource) -> str | None:
+    """The state that its details have in `field`, if it is none of these."""
+    state: str = getattr(resource.details, field)
+    return None if state in states else state or "missing"
+
+
+def list_computes(compute_type: str, complete: Callable[[Resource], Resource], cloud: CloudSession) -> Iterable[Resource]:
+    """`Kind.discover` of computes. `complete` makes a resource of the kind of each."""
+    return map(complete, computes.list_computes(cloud, compute_type))
+
+
+def read_compute_now(
+    compute_type: str, complete: Callable[[Resource], Resource], cloud: CloudSession, resource: Resource
+) -> Resource:
     """`Table.read_now` of computes, with their own and their workspace's tags as they are now."""
-
-    def read_now(cloud: CloudSession, resource: Resource) -> Resource:
-        fresh = complete(computes.read_compute_now(cloud, resource, compute_type))
-        return replace(fresh, id=resource.id, name=resource.name, stop_by=resource.stop_by)
-
-    return read_now
+    fresh = complete(computes.read_compute_now(cloud, resource, compute_type))
+    return replace(fresh, id=resource.id, name=resource.name, stop_by=resource.stop_by)
 
 
 def compute_request(compute_id: str) -> ArmRequest:
@@ -196,18 +181,20 @@ def compute_request(compute_id: str) -> ArmRequest:
     return ArmRequest(permission=computes.PERMISSION, path=compute_id, required_keys=("id", "properties"))
 
 
-def workspace_metrics(query: MetricQuery, readings: Callable[..., tuple[Reading, ...]]) -> Look:
+def read_workspace_metrics(
+    query: MetricQuery,
+    readings: Callable[..., tuple[Reading, ...]],
+    cloud: CloudSession,
+    observations: Sequence[Observation],
+    window: Window,
+) -> Iterator[Observation]:
     """`Table.signals` of computes: `readings` makes them from the results of one compute, in the order of the query's metrics."""
-
-    def read(cloud: CloudSession, observations: Sequence[Observation], window: Window) -> Iterator[Observation]:
-        spaces = [one.resource.details.workspace for one in observations if not is_decided(one)]
-        results = fetch_metrics(cloud, [MetricSource(id=space.id, region=space.region) for space in spaces], query, window)
-        for one in observations:
-            home, name = one.resource.details.workspace.id, one.resource.name
-            own = [results.result_of(home, metric, name) for metric in query.metrics]
-            yield one if is_decided(one) else replace(one, readings=readings(*own))
-
-    return read
+    spaces = [one.resource.details.workspace for one in observations if not is_decided(one)]
+    results = fetch_metrics(cloud, [MetricSource(id=space.id, region=space.region) for space in spaces], query, window)
+    for one in observations:
+        home, name = one.resource.details.workspace.id, one.resource.name
+        own = [results.result_of(home, metric, name) for metric in query.metrics]
+        yield one if is_decided(one) else replace(one, readings=readings(*own))
 
 
 def _blocked_actions(table: Table, resource: Resource) -> dict[StepName, Blocked | None]:

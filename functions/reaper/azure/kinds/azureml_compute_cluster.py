@@ -10,19 +10,10 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from reaper.azure import computes, jobs, lines, metrics
+from reaper.azure import computes, jobs, lines, metrics, reader
 from reaper.azure.computes import ComputeDetails
 from reaper.azure.metrics import MetricQuery, MetricResult, activity_reading, heartbeat_reading, stand_in_reading
-from reaper.azure.reader import (
-    Scaling,
-    State,
-    Table,
-    compute_now,
-    compute_request,
-    computes_of_type,
-    kind_of,
-    workspace_metrics,
-)
+from reaper.azure.reader import Scaling, State, Table, kind_of
 from reaper.azure.requests import ArmChange, Json, valid_count
 from reaper.case import Blocked
 from reaper.errors import CloudError, Reason
@@ -112,11 +103,6 @@ def set_scaling(cluster_id: str, state: State, scale: Json) -> ArmChange:
     return ArmChange(permission=WRITE, path=cluster_id, body=body, method="PATCH")
 
 
-def outcome(resource: Resource, scale: State) -> str:
-    kept = f"its maximum of {scale[MAXIMUM]} and its idle time are unchanged"
-    return f"its minimum is 0 nodes instead of {scale[MINIMUM]}; {kept}"
-
-
 TABLE = Table(
     name=NAME,
     title="Azure ML compute cluster",
@@ -125,8 +111,8 @@ TABLE = Table(
     activity="Active Nodes above 0; an unfinished job or pipeline step on it; nodes running; allocation state Resizing",
     heartbeat="points of Total Nodes or Idle Nodes",
     without_proof="unknown; exempt if its minimum is 0 nodes. The waste is the price of the minimum nodes",
-    discover=computes_of_type(TYPE, cluster),
-    read_now=compute_now(TYPE, cluster),
+    discover=partial(reader.list_computes, TYPE, cluster),
+    read_now=partial(reader.read_compute_now, TYPE, cluster),
     states=(
         status_rule("free", {"Deleting"}, "it is being deleted"),
         status_rule("in_use", busy_nodes, "{0}"),
@@ -136,7 +122,7 @@ TABLE = Table(
         status_rule("unknown", none_of("Steady"), "its state is {status}"),
         status_rule("unknown", is_minimum_unknown, "its minimum node count is unknown"),
     ),
-    signals=workspace_metrics(NODES, readings),
+    signals=partial(reader.read_workspace_metrics, NODES, readings),
     closer_looks=(jobs.with_jobs,),
     saved=(SETTINGS,),
     undo_permissions=(WRITE,),
@@ -152,13 +138,13 @@ TABLE = Table(
             to=0,
             number=MINIMUM,
             limit=MAXIMUM,
-            of=compute_request,
+            of=reader.compute_request,
             section=scale_settings,
             change=set_scaling,
             guard=guard,
             text="{} nodes".format,
             section_text=scaling_text,
-            outcome=outcome,
+            outcome="its minimum is 0 nodes instead of {minNodeCount}; its maximum of {maxNodeCount} and its idle time are unchanged",
         )
     },
     commands={

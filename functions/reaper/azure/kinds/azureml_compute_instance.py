@@ -14,20 +14,10 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
-from reaper.azure import computes, jobs, lines, metrics
+from reaper.azure import computes, jobs, lines, metrics, reader
 from reaper.azure.computes import ComputeDetails
 from reaper.azure.metrics import MetricQuery, MetricResult, activity_reading, heartbeat_reading
-from reaper.azure.reader import (
-    Scaling,
-    State,
-    Table,
-    compute_now,
-    compute_request,
-    computes_of_type,
-    kind_of,
-    needs_closer_look,
-    workspace_metrics,
-)
+from reaper.azure.reader import Scaling, State, Table, kind_of
 from reaper.azure.requests import ArmChange, Json, parse_time
 from reaper.case import Blocked
 from reaper.evidence import has_heartbeat, last_used
@@ -50,6 +40,10 @@ SHUTDOWN_UNKNOWN = "this cloud doesn't say whether its idle shutdown is on"
 BUSY = MetricQuery(
     namespace="MLIdleReaper", metrics=("Busy",), aggregation="Maximum", split_by="ComputeName", is_published_by_us=True
 )
+
+
+changing_provisioning_state = partial(reader.state_in, CHANGING_STATES, "provisioning_state")
+unsound_provisioning_state = partial(reader.state_not_in, {"Succeeded"}, "provisioning_state")
 
 
 def instance(compute: Resource) -> Resource:
@@ -81,16 +75,6 @@ def is_being_deleted(resource: Resource) -> bool:
     return resource.status == "Deleting" or last_operation(resource) == ("Delete", IN_PROGRESS)
 
 
-def changing_provisioning_state(resource: Resource) -> str | None:
-    state: str = resource.details.provisioning_state
-    return state if state in CHANGING_STATES else None
-
-
-def unsound_provisioning_state(resource: Resource) -> str | None:
-    state: str = resource.details.provisioning_state
-    return None if state == "Succeeded" else state or "missing"
-
-
 def unsound_operation(resource: Resource) -> str | None:
     status = last_operation(resource)[1]
     return None if status in FINISHED_STATUSES else status or "missing"
@@ -102,7 +86,7 @@ def with_uptime(cloud: CloudSession, observations: Sequence[Observation], window
 
 
 def _with_uptime(observation: Observation) -> Observation:
-    if not needs_closer_look(observation):
+    if not reader.needs_closer_look(observation):
         return observation
     since = _running_since(observation.resource)
     if since is not None:
@@ -162,10 +146,9 @@ def set_shutdown(instance_id: str, state: State, setting: Json) -> ArmChange:
     return ArmChange(permission=SET_SHUTDOWN, path=path, body=setting, method="POST")
 
 
-def shutdown_outcome(resource: Resource, setting: State) -> str:
+def shutdown_doubt(resource: Resource) -> str:
     doubt = "; it has a managed identity, and unless that is Contributor on the workspace, Azure will silently not shut it down"
-    on = f"its idle shutdown was switched on: it runs on until {SHUTDOWN_AFTER} without use have passed"
-    return f"{on}{doubt if resource.details.has_identity else ''}"
+    return doubt if resource.details.has_identity else ""
 
 
 TABLE = Table(
@@ -176,8 +159,8 @@ TABLE = Table(
     activity="Busy above 0; an unfinished job on it; state JobRunning",
     heartbeat="points of Busy",
     without_proof="likely by uptime since the last start and no job since, if Busy was never published; exempt if stopped",
-    discover=computes_of_type(TYPE, instance),
-    read_now=compute_now(TYPE, instance),
+    discover=partial(reader.list_computes, TYPE, instance),
+    read_now=partial(reader.read_compute_now, TYPE, instance),
     states=(
         status_rule("in_use", {"JobRunning"}, "a job is running on it"),
         status_rule("free", is_being_deleted, "it is being deleted"),
@@ -189,7 +172,7 @@ TABLE = Table(
         status_rule("unknown", unsound_provisioning_state, "its provisioning state is {0}"),
         status_rule("unknown", unsound_operation, "its last operation is {0}"),
     ),
-    signals=workspace_metrics(BUSY, readings),
+    signals=partial(reader.read_workspace_metrics, BUSY, readings),
     closer_looks=(jobs.with_jobs, with_uptime),
     saved=("state", SHUTDOWN),
     undo_permissions=(START, SET_SHUTDOWN),
@@ -235,16 +218,15 @@ TABLE = Table(
     native=Scaling(
         permissions=(SET_SHUTDOWN,),
         what="idle shutdown",
-        part="idle shutdown",
         to=SHUTDOWN_AFTER,
         number=SHUTDOWN,
-        of=compute_request,
+        of=reader.compute_request,
         section=shutdown_setting,
         change=set_shutdown,
         guard=shutdown_guard,
         text=shutdown_text,
-        section_text=lambda setting: shutdown_text(setting[SHUTDOWN]),
-        outcome=shutdown_outcome,
+        outcome=f"its idle shutdown was switched on: it runs on until {SHUTDOWN_AFTER} without use have passed",
+        doubt=shutdown_doubt,
         may_stay="its idle shutdown couldn't be turned off; it is on ({}): turn it off in the studio",
         if_unknown=SHUTDOWN_UNKNOWN,
     ),

@@ -8,29 +8,15 @@ Changes: https://learn.microsoft.com/rest/api/azureml/online-deployments
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from reaper.azure import assets, deployments, lines, metrics
-from reaper.azure.deployments import (
-    BROKEN_STATES,
-    CHANGING_STATES,
-    Deployment,
-    DeploymentDetails,
-    deployment_request,
-    endpoint_id,
-    endpoint_request,
-    status_text,
-    traffic_percent,
-    with_autoscale,
-    with_digests,
-    with_traffic_percent,
-    writable_body,
-)
+from reaper.azure.deployments import BROKEN_STATES, CHANGING_STATES, Deployment, DeploymentDetails, deployment_request
 from reaper.azure.metrics import MetricQuery, MetricResults, MetricSource, activity_reading, heartbeat_reading
-from reaper.azure.reader import Deletion, Scaling, State, Table, kind_of, needs_closer_look
+from reaper.azure.reader import Deletion, Scaling, State, Table, kind_of, needs_closer_look, state_in, state_not_in
 from reaper.azure.requests import (
     ArmChange,
     ArmRequest,
@@ -67,20 +53,14 @@ PERCENT = "percent"
 ONE_DEPLOYMENT = "--name {deployments} --endpoint-name {onlineendpoints}" + lines.IN_WORKSPACE
 
 
-def discover(cloud: CloudSession) -> Iterator[Resource]:
-    """Every deployment of every online endpoint, whatever its share of the traffic."""
-    listed = deployments.list_deployments(cloud)
-    return cloud.each(deployments.READ_DEPLOYMENTS, listed, partial(deployment_resource, cloud), lambda one: one.row["id"])
-
-
 def read_now(cloud: CloudSession, resource: Resource) -> Resource:
     """The deployment with its own, its endpoint's and its workspace's tags and settings, its traffic, siblings and autoscale as they are now."""
-    with_autoscale(cloud, resource)  # so that nothing is read after the deployment
+    deployments.with_autoscale(cloud, resource)  # so that nothing is read after the deployment
     deployment = deployments.read_deployment_now(cloud, resource.id, resource.details.workspace)
     with reading(deployments.READ_DEPLOYMENTS, deployment.row["id"]):
         fresh = deployment_resource(cloud, deployment)
-        own_details = with_digests(fresh.details, deployment.row, deployment.endpoint)
-    return with_autoscale(cloud, replace(fresh, id=resource.id, name=resource.name, details=own_details))
+        own_details = deployments.with_digests(fresh.details, deployment.row, deployment.endpoint)
+    return deployments.with_autoscale(cloud, replace(fresh, id=resource.id, name=resource.name, details=own_details))
 
 
 def deployment_resource(cloud: CloudSession, deployment: Deployment) -> Resource:
@@ -97,7 +77,7 @@ def deployment_resource(cloud: CloudSession, deployment: Deployment) -> Resource
         region=region_key(row.get("location") or deployment.workspace.region),
         created=parse_time(system.get("createdAt")),
         changed=parse_time(system.get("lastModifiedAt")),
-        status=status_text(details),
+        status=deployments.status_text(details),
         size=f"{size} x{count}" if size and count is not None else size or "",
         parts=() if details.on_kubernetes or count == 0 else parts,
         tags=inherited_tags(own_tags, endpoint_tags, deployment.workspace.tags),
@@ -125,13 +105,10 @@ def with_readings(cloud: CloudSession, observations: Sequence[Observation], wind
     since = min((starts[one.resource.id] for one in others), default=window.start)
     first = list(_with_readings(cloud, others, replace(window, start=since)))
     # An incomplete reply proves nothing, and a second one wouldn't make it whole.
-    silent = [one for one in first if _was_silent(one, window) and all(reading.complete for reading in one.readings)]
+    whole = [one for one in first if all(reading.complete for reading in one.readings)]
+    silent = [one for one in whole if needs_closer_look(one) and not is_recent(one, window)]
     read = {one.resource.id: one for one in (*first, *_with_readings(cloud, [*in_full, *silent], window))}
     return [read.get(one.resource.id, one) for one in observations]
-
-
-def _was_silent(observation: Observation, window: Window) -> bool:
-    return needs_closer_look(observation) and not is_recent(observation, window)
 
 
 def _with_readings(cloud: CloudSession, observations: Sequence[Observation], window: Window) -> Iterator[Observation]:
@@ -182,17 +159,9 @@ def _resource_now(cloud: CloudSession, listed: Resource, current: Mapping[str, J
 
 def with_autoscale_of_all(cloud: CloudSession, observations: Sequence[Observation], window: Window) -> Iterable[Observation]:
     """All that are still there, whatever was decided: their autoscale may block a scale-in."""
-    return (one if one.is_gone else replace(one, resource=with_autoscale(cloud, one.resource)) for one in observations)
-
-
-def state_in(states: Collection[str], field: str, resource: Resource) -> str | None:
-    state: str = getattr(resource.details, field)
-    return state if state in states else None
-
-
-def state_not_in(states: Collection[str], field: str, resource: Resource) -> str | None:
-    state: str = getattr(resource.details, field)
-    return None if state in states else state or "missing"
+    return (
+        one if one.is_gone else replace(one, resource=deployments.with_autoscale(cloud, one.resource)) for one in observations
+    )
 
 
 def state_without_instances(resource: Resource) -> str | None:
@@ -288,17 +257,13 @@ def set_sku(deployment_id: str, state: State, sku: Json) -> ArmChange:
     return ArmChange(permission=WRITE, path=deployment_id, body={"sku": sku}, method="PATCH")
 
 
-def scale_in_outcome(resource: Resource, sku: State) -> str:
-    return f"scaling it from {sku['capacity']} instances to one has started; the next sweep checks the result"
-
-
 def its_endpoint(deployment_id: str) -> ArmRequest:
-    return endpoint_request(endpoint_id(deployment_id))
+    return deployments.endpoint_request(deployments.endpoint_id(deployment_id))
 
 
 def share(state: State) -> Json:
     """Raises CloudError if it can't be read."""
-    percent = traffic_percent(state["endpoint"], state["deployment"]["name"])
+    percent = deployments.traffic_percent(state["endpoint"], state["deployment"]["name"])
     if percent is None:
         text = "its share of its endpoint's traffic can't be read"
         raise CloudError(Reason.UNREADABLE, deployments.READ_ENDPOINTS, text)
@@ -307,13 +272,13 @@ def share(state: State) -> Json:
 
 def set_share(deployment_id: str, state: State, share: Json) -> ArmChange:
     """The whole endpoint, as it was read just before."""
-    body, endpoint = writable_body(state["endpoint"]), state["endpoint"]
-    shares = with_traffic_percent(endpoint, state["deployment"]["name"], share[PERCENT])
+    body, endpoint = deployments.writable_body(state["endpoint"]), state["endpoint"]
+    shares = deployments.with_traffic_percent(endpoint, state["deployment"]["name"], share[PERCENT])
     body["properties"] = {**body["properties"], deployments.TRAFFIC_KEY: shares}
-    return ArmChange(permission=WRITE_ENDPOINT, path=endpoint_id(deployment_id), body=body, method="PUT")
+    return ArmChange(permission=WRITE_ENDPOINT, path=deployments.endpoint_id(deployment_id), body=body, method="PUT")
 
 
-def delete_command(resource: Resource) -> Command | None:
+def delete_line(resource: Resource) -> Command | None:
     """Not while it gets traffic: then Azure refuses."""
     gets_none = resource.details is not None and resource.details.traffic_percent == 0
     line = "az ml online-deployment delete " + ONE_DEPLOYMENT
@@ -328,7 +293,7 @@ TABLE = Table(
     activity="RequestsPerMinute (Average) above 0",
     heartbeat="points of CpuUtilizationPercentage or DeploymentCapacity",
     without_proof="unknown; exempt on Kubernetes, whose nodes Azure ML doesn't bill, and if it has no instances",
-    discover=discover,
+    discover=partial(deployments.list_deployments, deployment_resource),
     read_now=read_now,
     states=STATES,
     signals=with_readings,
@@ -353,7 +318,7 @@ TABLE = Table(
             section=sku,
             change=set_sku,
             guard=scale_in_guard,
-            outcome=scale_in_outcome,
+            outcome="scaling it from {capacity} instances to one has started; the next sweep checks the result",
             is_checked=False,
         ),
         StepName.DELETE: Deletion(
@@ -384,7 +349,7 @@ TABLE = Table(
             "Scale it to one instance now",
             f"az ml online-deployment update {ONE_DEPLOYMENT} --set instance_count=1",
         ),
-        StepName.DELETE: delete_command,
+        StepName.DELETE: delete_line,
     },
     keep_line=lines.keep_line,
     price_keys=("Linux",),
