@@ -147,7 +147,7 @@ def _unless_recent(observation: Observation, window: Window) -> Observation:
 
 
 def needs_closer_look(observation: Observation) -> bool:
-    """Whether neither its states nor a look at it decided anything so far."""
+    """Whether nothing is decided yet, neither by its states nor by a look at it."""
     return not (observation.is_gone or is_decided(observation))
 
 
