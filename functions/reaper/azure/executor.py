@@ -184,30 +184,25 @@ def _scale_back(scaling: Scaling, cloud: CloudSession, manifest: Manifest, state
     if not _is_same(section, {scaling.number: scaling.to}):
         because = f"its {scaling.what} has been set to {scaling.text(number)} since, so the reaper left it alone"
         return UndoResult(because=because)
-    _write_back(scaling, cloud, change, manifest.id)
-    return _result_of_write(scaling, cloud, manifest.id, wanted, too_low)
+    return _set_back(scaling, cloud, change, manifest.id, wanted, too_low)
 
 
-def _write_back(scaling: Scaling, cloud: CloudSession, change: ArmChange, resource_id: str) -> None:
-    """Raises CloudError, but not if Azure refuses to set back what may stay."""
+def _set_back(
+    scaling: Scaling, cloud: CloudSession, change: ArmChange, resource_id: str, wanted: Json, too_low: tuple[str, ...]
+) -> UndoResult:
+    """Set the number, and check it if that shows at once. What may stay is no error if Azure refuses to set it back."""
+    number = scaling.text(wanted[scaling.number])
     try:
         changes.write(cloud, change, scaling.of(resource_id))
     except CloudError as error:
         if not scaling.may_stay or error.reason is not Reason.REFUSED:
             raise
-
-
-def _result_of_write(
-    scaling: Scaling, cloud: CloudSession, resource_id: str, wanted: Json, too_low: tuple[str, ...]
-) -> UndoResult:
-    number = wanted[scaling.number]
     if not scaling.is_checked:
-        text = f"scaling it back from {scaling.to} to {scaling.text(number)} has started"
-        return UndoResult(because=text, not_restored=too_low)
+        return UndoResult(because=f"scaling it back from {scaling.to} to {number} has started", not_restored=too_low)
     after = _section_now(scaling, cloud, resource_id)
     if _is_same(after, wanted):
-        return UndoResult(because=f"its {scaling.what} is {scaling.text(number)} again", not_restored=too_low)
-    if scaling.may_stay:
-        still = scaling.may_stay.format(after[scaling.number])
-        return UndoResult(because=f"its {scaling.what} is unchanged", not_restored=(still,))
-    raise CloudError(Reason.PARTIAL, scaling.permissions[0], _deviation(scaling, wanted, after))
+        return UndoResult(because=f"its {scaling.what} is {number} again", not_restored=too_low)
+    if not scaling.may_stay:
+        raise CloudError(Reason.PARTIAL, change.permission, _deviation(scaling, wanted, after))
+    still = scaling.may_stay.format(after[scaling.number])
+    return UndoResult(because=f"its {scaling.what} is unchanged", not_restored=(still,))
