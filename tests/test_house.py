@@ -132,3 +132,16 @@ def test_no_modules_import_each_other_in_a_circle():
 
 def test_a_circle_would_be_noticed():
     assert circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [["a", "b", "c"]]
+
+
+TABLES = PACKAGES["reaper"] / "azure/kinds"
+GONE = {"discover", "observe", "blocked_actions", "put_back", "live_settings", "perform", "undo", "read_undo_state"}
+"""What a kind no longer defines: the reader and the executor of its cloud do that for every kind."""
+
+
+def test_azure_kinds_are_tables_without_code_of_their_own_for_it():
+    assert [path.name for path in TABLES.iterdir() if path.is_dir() and path.name != "__pycache__"] == []
+    kinds = [path for path in TABLES.glob("*.py") if path.stem != "__init__"]
+    assert len(kinds) > 2
+    assert {path.name: GONE & {function.name for function in functions(path)} for path in kinds} == {p.name: set() for p in kinds}
+    assert all("KIND = kind_of(TABLE)" in path.read_text() for path in kinds)

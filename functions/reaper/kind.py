@@ -85,7 +85,7 @@ class StartStop(ActionSpec):
     """One call on one resource, sent once. `because`: what it does, once it was sent.
 
     `allowed`: the statuses in which it can be sent. `done`: those in which nothing is left to do, each with its clause. `left_because(resource)`:
-    why it is left alone all the same.
+    why it is left alone all the same. `status_noun`: what people call its status.
     """
 
     because: str
@@ -93,14 +93,16 @@ class StartStop(ActionSpec):
     done: Mapping[str, str]
     undo_call: Undo | None = None
     left_because: Callable[[Resource], str | None] = no_line
+    status_noun: str = "status"
 
 
-def _start_stop_blocked(action: StartStop, resource: Resource) -> Blocked | None:
+def start_stop_blocked(action: StartStop, resource: Resource) -> Blocked | None:
+    """Why it can't be sent now."""
     if resource.status in action.allowed:
         because = action.left_because(resource)
         return Blocked(because=because) if because else None
     done = action.done.get(resource.status)
-    return Blocked(because=done or f"its status is {resource.status or 'missing'}", already_done=done is not None)
+    return Blocked(because=done or f"its {action.status_noun} is {resource.status or 'missing'}", already_done=done is not None)
 
 
 Effect = Literal["free", "in_use", "changing", "unknown"]
@@ -158,7 +160,7 @@ def blocked_by(
     """The first block of each action, if any, and what the statuses of a start or stop say."""
     found: dict[StepName, Blocked | None] = {}
     for step, action in actions.items():
-        own = _start_stop_blocked(action, resource) if isinstance(action, StartStop) else None
+        own = start_stop_blocked(action, resource) if isinstance(action, StartStop) else None
         found[step] = next(filter(None, (_blocked(row, resource) for row in blocks if step in (row.steps or (step,)))), own)
     return found
 

@@ -22,11 +22,7 @@ def kinds(cloud: str | None = None) -> tuple[Kind[Any], ...]:
     if cloud is None:
         return tuple(kind for name in CLOUDS for kind in kinds(name))
     package = import_module(f"reaper.{cloud}.kinds")
-    modules = [
-        import_module(m.name)
-        for m in pkgutil.iter_modules(package.__path__, f"{package.__name__}.")
-        if not m.name.endswith(".acting")
-    ]
+    modules = [import_module(module.name) for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}.")]
     return tuple(sorted((m.KIND for m in modules), key=lambda kind: str(kind.name)))
 
 
@@ -73,8 +69,6 @@ def action_functions(name: str) -> ActionFunctions[Any]:
     """The action functions of that kind. Imported only in mode enforce and for undoing. Raises KeyError for a kind that only notifies."""
     if not kind(name).actions:
         raise KeyError(name)
-    if kind(name).cloud == "azure":
-        return import_module(f"reaper.azure.kinds.{name.replace('-', '_')}.acting").ACTS
     executor = import_module(f"reaper.{kind(name).cloud}.executor")
     functions: ActionFunctions[Any] = executor.functions_of(kind(name))
     return functions

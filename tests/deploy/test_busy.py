@@ -16,7 +16,7 @@ import pytest
 from deploy.machine import ARN, LONG_AGO, Loopback, Machine, iso, kernel, serving
 from reaper.aws import sagemaker as aws_busy
 from reaper.aws import targets
-from reaper.azure import azureml as azure_busy
+from reaper.azure.kinds import azureml_compute_instance as azure_busy
 from reaper.evidence import last_busy, point_count
 from reaper.model import Resource
 from reaper.observation import Reading, Window
@@ -210,7 +210,7 @@ def test_azure_gets_the_series_that_the_reaper_reads(ready: Machine, web: Loopba
     path, head, body = web.requests[-1]
     sent, base = json.loads(body), json.loads(body)["data"]["baseData"]
     assert (path, head["Authorization"]) == (f"/westeurope{WORKSPACE}/metrics", "Bearer T")
-    query = azure_busy.BUSY_QUERY
+    query = azure_busy.BUSY
     assert (base["namespace"], (base["metric"],), base["dimNames"]) == (query.namespace, query.metrics, [query.split_by])
     assert base["series"] == [{"dimValues": ["ci-1"], "min": value, "max": value, "sum": value, "count": 1}]
     assert abs(datetime.fromisoformat(sent["time"]) - datetime.now(UTC)) < HOUR

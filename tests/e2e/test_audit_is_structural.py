@@ -22,7 +22,7 @@ from reaper_sandbox.azure.server import Server as Azure
 
 ROOT = Path(__file__).parents[2]
 NOW = datetime.now(UTC)
-ACTING = re.compile(r"reaper\.act|reaper\.(.+\.)?acting(\..+)?")
+ACTING = re.compile(r"reaper\.act|reaper\.(.+\.)?(acting|executor|azure\.(changes|deletion))(\..+)?")
 POLICY = """
 version: 1
 defaults: {{action: delete, idle_after: 24h, act_on: likely, grace: 1m}}

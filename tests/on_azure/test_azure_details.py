@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 
 from on_azure.conftest import CLUSTER, DEPLOYMENT, INSTANCE
 from reaper import registry
-from reaper.azure.kinds.azureml_online_deployment.details import with_autoscale
+from reaper.azure.deployments import with_autoscale
 from reaper.azure.session import CloudSession
 from reaper_sandbox.azure.subscription import Workspace
 

@@ -8,7 +8,7 @@ from fakes.sweeps import SweepOrder, assess_again
 from on_azure.conftest import CLUSTER, DEPLOYMENT, INSTANCE, LONG_AGO, NOW, Sweep
 from on_azure.prepared_actions import find_resource, prepare_action
 from reaper import registry
-from reaper.azure.kinds.azureml_online_deployment import listing
+from reaper.azure import deployments
 from reaper.azure.session import CloudSession
 from reaper.errors import CloudError, Reason
 from reaper.model import State
@@ -129,5 +129,5 @@ def test_a_404_around_a_deployment_does_not_mean_it_is_gone(server: Server, clou
     one = find_resource(cloud, DEPLOYMENT, "search/blue")
     server.rules.append(on("GET", path, error(404, "NotFound", "x")))
     with pytest.raises(CloudError) as caught:
-        listing.read_deployment_now(cloud.without_cache(), one.id, one.details.workspace)
+        deployments.read_deployment_now(cloud.without_cache(), one.id, one.details.workspace)
     assert caught.value.reason is Reason.PARTIAL

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from on_azure.conftest import DAY, HOUR, LONG_AGO, NOW, SUB
-from reaper.azure import azureml, metrics
+from reaper.azure import metrics
 from reaper.azure.clients import RETRY_COUNTS
 from reaper.azure.metrics import MetricQuery, MetricResult, MetricResults, MetricSource
 from reaper.azure.session import CloudSession
@@ -62,7 +62,7 @@ def test_a_heartbeat_reaches_now_at_any_minute_of_the_hour(minute: int):
     whole = (end - 48 * HOUR).replace(minute=0)
     results = MetricResults(window=Window(start=whole, end=end, recent_since=end))
     series, strange = read_points(results, points(whole, *[1.0] * (48 + bool(end.minute))))
-    beat = azureml.heartbeat_reading("Total Nodes", MetricResult(series=series, complete=not strange))
+    beat = metrics.heartbeat_reading("Total Nodes", MetricResult(series=series, complete=not strange))
     assert (series.start, beat.complete) == (whole, True)
     assert alive_from(beat, now - ARRIVAL_DELAY) == whole
 
@@ -105,15 +105,15 @@ def test_two_series_of_one_dimension_value_are_merged():
 def test_a_partial_last_bucket_is_busy_up_to_the_windows_end():
     start, end = NOW.replace(minute=0) - 2 * HOUR, NOW.replace(minute=10)
     answer = MetricResult(series=Series(start=start, step=HOUR, values=[0.0, 0.0, 5.0], end=end), complete=True)
-    assert last_busy(azureml.activity_reading("x", answer)) == end
+    assert last_busy(metrics.activity_reading("x", answer)) == end
 
 
 def test_a_valueless_point_is_silence_in_activity_and_a_gap_in_heartbeat():
     start = NOW.replace(minute=0) - 3 * HOUR
     gap = MetricResult(series=Series(start=start, step=HOUR, values=[1.0, math.nan, 2.0]), complete=True)
     late = MetricResult(series=Series(start=start, step=HOUR, values=[1.0, math.nan, math.nan]), complete=True)
-    assert last_busy(azureml.activity_reading("x", late)) == start + HOUR
-    assert alive_from(azureml.heartbeat_reading("x", gap), start + 3 * HOUR) == start + 3 * HOUR
+    assert last_busy(metrics.activity_reading("x", late)) == start + HOUR
+    assert alive_from(metrics.heartbeat_reading("x", gap), start + 3 * HOUR) == start + 3 * HOUR
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_a_valueless_point_is_silence_in_activity_and_a_gap_in_heartbeat():
 def test_idle_nodes_stand_in_for_active_ones_hour_by_hour(active: list, total: list, idle: list, alive: list | None):
     start = NOW.replace(minute=0)
     three = (MetricResult(series=Series(start=start, step=HOUR, values=v), complete=True) for v in (active, total, idle))
-    reading = azureml.stand_in_reading("x", *three)
+    reading = metrics.stand_in_reading("x", *three)
     assert (None if reading is None else [value > reading.busy_above for value in reading.series.values]) == alive
 
 
@@ -227,7 +227,7 @@ def test_a_batch_spoiled_by_one_resource_is_read_singly(
     server.rules.append(spoilt)
     places = [MetricSource(id=one.id, region="westeurope") for one in (vision, *others)]
     results = metrics.fetch_metrics(cloud, places, NODES, WINDOW)
-    assert all(last_busy(azureml.activity_reading("Active Nodes", results.result_of(p.id, "Active Nodes", "c"))) for p in places)
+    assert all(last_busy(metrics.activity_reading("Active Nodes", results.result_of(p.id, "Active Nodes", "c"))) for p in places)
     assert (cloud.errors, cloud.clients.may_use_batch) == ([], True)
     tries = 1 if status < 500 else 1 + RETRY_COUNTS["retry_status"]
     assert sum(r.path.endswith("metrics:getBatch") for r in server.requests) == 1 + tries

@@ -129,7 +129,7 @@ def test_idle_shutdown_that_azure_does_not_show_is_a_failure(server: Server, clo
             ada.set(IDLE, None)
 
     server.rules.append(forget)
-    assert "accepted an idle shutdown of PT60M but shows none" in str(act.refused())
+    assert "its idle shutdown should be PT60M, but Azure set it to off" in str(act.refused())
 
 
 def test_an_existing_idle_shutdown_is_left_alone(cloud: CloudSession, vision: Workspace):

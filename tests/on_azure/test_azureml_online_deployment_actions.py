@@ -13,7 +13,7 @@ from on_azure.conftest import DEPLOYMENT, NOW
 from on_azure.prepared_actions import PreparedAction, find_blocked, find_resource, later, prepare_action
 from reaper import registry
 from reaper.acting.contract import HalfDone, UndoResult
-from reaper.azure.kinds.azureml_online_deployment import details
+from reaper.azure import assets
 from reaper.azure.session import CloudSession
 from reaper.case import Blocked
 from reaper.errors import CloudError, Reason
@@ -101,7 +101,7 @@ def test_undo_restores_the_instance_count(server: Server, cloud: CloudSession, c
     assert undo(cloud, act) == UndoResult(because="scaling it back from 1 to 3 instances has started")
     assert blue.body["sku"] == {"name": "Default", "tier": "Standard", "capacity": 3}
     later(server)
-    assert undo(cloud, act) == UndoResult(because="it already has 3 instances")
+    assert undo(cloud, act) == UndoResult(because="its capacity is already 3 instances")
 
 
 def looked_at(cloud: CloudSession, name: str = "chat/blue") -> Blocked | None:
@@ -595,7 +595,7 @@ def test_a_missing_permission_is_named_and_the_declared_ones_suffice(
     chat.traffic(blue=100)
     waits(server, cloud, 60)
     kind = registry.kind(DEPLOYMENT)
-    server.rules.append(only(*kind.permissions, *details.PERMISSIONS, granted))
+    server.rules.append(only(*kind.permissions, *assets.PERMISSIONS, granted))
     failed = prepare_action(cloud, DEPLOYMENT, "chat/blue", move).refused()
     assert (failed.reason, failed.missing) == (Reason.DENIED, missing)
     chat.traffic(blue=100).set("properties.provisioningState", "Succeeded")

@@ -180,7 +180,7 @@ def test_a_manifest_of_other_settings_refuses_the_action(
     server.rules.append(last_read("/deployments/blue", lambda: thing.tagged(KEEP), 2))
     act = prepare_action(cloud, DEPLOYMENT, "chat/blue", move)
     thing.tagged(before)
-    assert act.withdrawn() == "its settings or its endpoint's changed a moment ago"
+    assert act.withdrawn() == "its settings changed a moment ago"
     assert not server.mutations
 
 
@@ -318,7 +318,7 @@ def test_traffic_set_by_a_person_is_left(server: Server, cloud: CloudSession, ch
     chat.traffic(blue=40)
     assert act.put_back().because == "its traffic has been set to 40% since, so it stays as it is"
     chat.traffic(blue=100)
-    assert act.put_back() == PutBackResult(state=HalfDone.UNCHANGED, because="it gets 100% of its endpoint's traffic, as before")
+    assert act.put_back() == PutBackResult(state=HalfDone.UNCHANGED, because="nothing had changed")
     assert not server.mutations
 
 
@@ -422,7 +422,7 @@ def test_undo_does_not_scale_a_changed_deployment(
 def test_undo_leaves_an_instance_count_that_was_set_since(server: Server, cloud: CloudSession, blue: Thing, since: int):
     act = stopped(server, cloud)
     blue.set("sku.capacity", since)
-    assert undo(cloud, act).because == f"it has been scaled to {since} instances since, so the reaper left it alone"
+    assert undo(cloud, act).because == f"its capacity has been set to {since} instances since, so the reaper left it alone"
     assert blue.body["sku"]["capacity"] == since
 
 

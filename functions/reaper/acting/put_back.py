@@ -20,7 +20,7 @@ class LeftBehind:
     """What a look at an interrupted action shows.
 
     `settled`: how it ended, if nothing has to be put back. Otherwise `is_back` says whether the number is what it was before, `left_because` why
-    it has to stay as it is, and `busy_because` that the cloud is still at work on the resource. `told`: what has been put back, for people.
+    it has to stay as it is, and `busy_because` that the cloud is still at work on the resource. The last field says what has been put back.
     """
 
     settled: PutBackResult | None = None

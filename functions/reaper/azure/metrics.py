@@ -2,6 +2,8 @@
 
 Batch calls, their limits and their permission: https://learn.microsoft.com/azure/azure-monitor/metrics/migrate-to-batch-api
 `top` defaults to ten for the whole reply, which doesn't mention what it cut off. So `top` is always set and the series are counted.
+For hours in which a sparse metric had nothing to report, there are points without a value. They don't count as points: for activity they are
+silence, for a heartbeat a gap: https://learn.microsoft.com/azure/azure-monitor/metrics/data-platform-metrics
 In a reply, a metric of a resource may be missing, may carry an `errorCode`, or may have points without a value:
 https://learn.microsoft.com/rest/api/monitor/metrics-batch/batch
 """
@@ -20,7 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 from reaper.azure.requests import UNREGISTERED_TEXT, ArmRequest, Json, parse_time, query_time, reading
 from reaper.errors import CloudError, Reason
-from reaper.observation import Series, Window
+from reaper.model import Role
+from reaper.observation import Reading, Series, Window
 
 if TYPE_CHECKING:
     from reaper.azure.session import CloudSession
@@ -31,6 +34,7 @@ STEP = timedelta(hours=1)
 MAX_RESOURCES = 50
 MAX_POINTS = 60_000
 """In one reply, which is in memory several times over while it is parsed: fifty resources with three metrics over two weeks have fewer."""
+BELOW_ANY = float("-inf")
 METRIC_RETENTION = timedelta(days=92)
 UNPUBLISHED_SENTENCE = re.compile(
     r"fail(ed|s)? to find metric|metric (namespace|configuration).*not found|not found.*metric|valid metrics", re.IGNORECASE
@@ -336,3 +340,34 @@ def _point_value(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
         raise ValueError(f"{value!r} isn't the value of a point")
     return float(value)
+
+
+def activity_reading(signal: str, result: MetricResult) -> Reading:
+    """The result as an activity signal."""
+    return Reading(signal=signal, role=Role.ACTIVITY, series=result.series, complete=result.complete, busy_above=0.0)
+
+
+def heartbeat_reading(signal: str, result: MetricResult) -> Reading:
+    """The result as a heartbeat: any value will do, zero too."""
+    return Reading(signal=signal, role=Role.HEARTBEAT, series=result.series, complete=result.complete, busy_above=BELOW_ANY)
+
+
+def stand_in_reading(signal: str, active: MetricResult, total: MetricResult, idle: MetricResult) -> Reading | None:
+    """A heartbeat for hours without a value of `active`: a gap if `idle` and `total` show that nodes were at work all the same.
+
+    None if there is no such hour, so that no stand-in is needed. If one of the two has no value either, nothing contradicts the silence,
+    and the heartbeat decides.
+    """
+    complete = total.complete and idle.complete
+    reading = Reading(signal=signal, role=Role.HEARTBEAT, series=replace(total.series, values=()), complete=complete)
+    known = [result.series for result in (active, total, idle) if result.series.values]
+    if len({(series.start, len(series.values)) for series in known}) > 1:
+        return reading
+    silent = array("f", [math.nan]) * max((len(series.values) for series in known), default=0)
+    hours = zip(*(result.series.values or silent for result in (active, total, idle)), strict=True)
+    values = array("f", (1.0 if _is_accounted_for(*hour) else math.nan for hour in hours))
+    return replace(reading, series=replace(known[0], values=values)) if any(math.isnan(value) for value in values) else None
+
+
+def _is_accounted_for(active: float, total: float, idle: float) -> bool:
+    return not math.isnan(active) or math.isnan(total) or math.isnan(idle) or idle >= total

@@ -11,10 +11,9 @@ from typing import Any
 
 from azure.core.exceptions import AzureError
 
-from reaper.azure import azureml, computes, workspaces
+from reaper.azure import computes, deployments, jobs, workspaces
 from reaper.azure.clients import hosts_from_env, new_credential
 from reaper.azure.doctor.rights import assign_line, claims_of, grant_line, permitted_rights, place_of
-from reaper.azure.kinds.azureml_online_deployment import details, listing
 from reaper.azure.metrics import PERMISSION, MetricQuery, MetricSource, batch_request, single_request
 from reaper.azure.requests import API_VERSIONS, ArmRequest, Json, region_key, sign_in_text
 from reaper.azure.session import CloudSession
@@ -74,11 +73,11 @@ def acting_rights(cloud: CloudSession, permissions: Sequence[str], role: str | N
     """
     principal = _principal(cloud)
     scopes = [row["id"] for row in _workspaces(cloud)[:MAX_WORKSPACES]] or [_home(cloud)]
-    general = [permission for permission in permissions if permission != listing.ASSIGN_IDENTITY]
+    general = [permission for permission in permissions if permission != deployments.ASSIGN_IDENTITY]
     rights = [right for scope in scopes for right in permitted_rights(cloud, scope, general, principal)]
-    if listing.ASSIGN_IDENTITY in permissions:
+    if deployments.ASSIGN_IDENTITY in permissions:
         for identity in _endpoint_identities(cloud):
-            rights += permitted_rights(cloud, identity, [listing.ASSIGN_IDENTITY], principal)
+            rights += permitted_rights(cloud, identity, [deployments.ASSIGN_IDENTITY], principal)
     return rights
 
 
@@ -118,12 +117,12 @@ def _subscription_rights(cloud: CloudSession, permissions: Sequence[str], princi
     """The rights that are asked for in the subscription itself, and its workspaces."""
     home, listed = _home(cloud), list[Json]()
     subscription = ArmRequest(permission=workspaces.READ_SUBSCRIPTION, path=home, required_keys=("subscriptionId",))
-    path = f"{home}/providers/Microsoft.Insights/autoscalesettings?api-version={details.API_VERSION}"
-    autoscale = ArmRequest(permission=details.PERMISSION, path=path, required_keys=("value",))
+    path = deployments.autoscale_path(cloud.target.account)
+    autoscale = ArmRequest(permission=deployments.READ_AUTOSCALE, path=path, required_keys=("value",))
 
     asked = {
         workspaces.READ_SUBSCRIPTION: lambda: cloud.call(subscription),
-        details.PERMISSION: lambda: cloud.call(autoscale),
+        deployments.READ_AUTOSCALE: lambda: cloud.call(autoscale),
         workspaces.READ_WORKSPACES: lambda: listed.extend(_workspaces(cloud)),
     }
     known = [permission for permission in asked if permission in {*permissions, workspaces.READ_WORKSPACES}]
@@ -135,9 +134,9 @@ def _workspace_requests(space: str) -> list[ArmRequest]:
     """A request of one workspace for each permission that it can be asked for."""
     paths = {
         computes.PERMISSION: "computes",
-        azureml.PERMISSION: "jobs",
-        listing.READ_ENDPOINTS: "onlineEndpoints",
-        listing.READ_DEPLOYMENTS: f"onlineEndpoints/{NOTHING}/deployments",
+        jobs.PERMISSION: "jobs",
+        deployments.READ_ENDPOINTS: "onlineEndpoints",
+        deployments.READ_DEPLOYMENTS: f"onlineEndpoints/{NOTHING}/deployments",
     }
     return [
         ArmRequest(permission=permission, path=f"{space}/{path}", required_keys=("value",)) for permission, path in paths.items()

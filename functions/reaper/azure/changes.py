@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from functools import partial, wraps
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from azure.mgmt.core.tools import parse_resource_id
 
-from reaper.acting.contract import Manifest, UndoResult, UndoState, any_members
+from reaper.acting.contract import UndoState, any_members
+from reaper.azure import computes
 from reaper.azure.requests import ArmOperation, ArmRequest, Change, parse_time
 from reaper.azure.workspaces import PROVIDER
 from reaper.errors import CloudError, Reason
@@ -27,12 +28,10 @@ if TYPE_CHECKING:
     from reaper.azure.session import CloudSession
 
 
-Undo = Callable[["CloudSession", Manifest], UndoResult]
 CHANGING_STATES = {"Creating", "Updating", "Scaling", "Deleting", "Starting", "Stopping", "Restarting", "Resizing"}
 CHANGING_STATES |= {"SettingUp", "UserSettingUp"}
 """States that end without anyone's doing."""
 RUN_AGAIN_LATER = "run it again in a few minutes"
-COMPUTE_ROOT = f"{PROVIDER}/workspaces/computes"
 DELETE_PERMISSION = f"{PROVIDER}/workspaces/onlineEndpoints/deployments/delete"
 CREATED_KEY = "made"
 IDENTITY_MEMBERS = any_members(CREATED_KEY, "size", "model")
@@ -45,8 +44,8 @@ DEPLOYMENT_ID = re.compile(
 )
 
 
-def write(cloud: CloudSession, change: Change, path: str, read_permission: str) -> None:
-    """Change the resource at `path`, which is read with `read_permission`. Raises CloudError.
+def write(cloud: CloudSession, change: Change, read: ArmRequest) -> None:
+    """Change the resource that `read` reads. Raises CloudError.
 
     Reason.GONE only if the resource itself is gone: Azure also answers 404 for an operation that it doesn't know.
     """
@@ -55,7 +54,7 @@ def write(cloud: CloudSession, change: Change, path: str, read_permission: str) 
     except CloudError as error:
         if error.reason is not Reason.GONE and not error.code.startswith("404"):
             raise
-        cloud.call(ArmRequest(permission=read_permission, path=path, required_keys=("id",)))
+        cloud.call(read)
         text = f"Azure answered 404, although the resource exists ({error})"
         raise CloudError(Reason.REFUSED, change.permission, text, code=error.code) from error
 
@@ -71,35 +70,15 @@ def is_refused_for_now(error: CloudError) -> bool:
     return error.reason is Reason.THROTTLED or error.code.startswith("409")
 
 
-def with_retry_advice(undo: Undo) -> Undo:
-    """`undo`, whose CloudError gives advice if Azure refused it for now."""
-
-    @wraps(undo)
-    def advised(cloud: CloudSession, manifest: Manifest) -> UndoResult:
-        try:
-            return undo(cloud, manifest)
-        except CloudError as error:
-            if not is_refused_for_now(error):
-                raise
-            message = str(error).removeprefix(f"{error.operation}: ")
-            raise error.reworded(f"{message}; {RUN_AGAIN_LATER}") from error
-
-    return advised
-
-
-def stop_instance(cloud: CloudSession, instance_id: str) -> ArmOperation:
-    begin = _at(instance_id, 1, cloud.clients.operations_client().compute.begin_stop)
-    return ArmOperation(permission=f"{COMPUTE_ROOT}/stop/action", path=f"{instance_id}/stop", begin=begin)
-
-
-def start_instance(cloud: CloudSession, instance_id: str) -> ArmOperation:
-    begin = _at(instance_id, 1, cloud.clients.operations_client().compute.begin_start)
-    return ArmOperation(permission=f"{COMPUTE_ROOT}/start/action", path=f"{instance_id}/start", begin=begin)
+def compute_operation(cloud: CloudSession, compute_id: str, call: str) -> ArmOperation:
+    """`start` or `stop`, ready to be sent."""
+    begin = getattr(cloud.clients.operations_client().compute, f"begin_{call}")
+    return ArmOperation(permission=f"{computes.ROOT}/{call}/action", path=f"{compute_id}/{call}", begin=_at(compute_id, 1, begin))
 
 
 def delete_deployment(cloud: CloudSession, deployment_id: str) -> ArmOperation:
-    begin = _at(deployment_id, 2, cloud.clients.operations_client().online_deployments.begin_delete)
-    return ArmOperation(permission=DELETE_PERMISSION, path=deployment_id, begin=begin)
+    begin = cloud.clients.operations_client().online_deployments.begin_delete
+    return ArmOperation(permission=DELETE_PERMISSION, path=deployment_id, begin=_at(deployment_id, 2, begin))
 
 
 def _at(resource_id: str, depth: int, begin: Callable[..., object]) -> Callable[..., object]:
@@ -109,10 +88,14 @@ def _at(resource_id: str, depth: int, begin: Callable[..., object]) -> Callable[
     return partial(begin, *(str(name) for name in names))
 
 
-def compute_identity(row: Mapping[str, Any]) -> UndoState:
-    """A compute's creation time and size."""
-    outer = row["properties"]
-    return {CREATED_KEY: outer.get("createdOn") or _created_at(row), "size": (outer.get("properties") or {}).get("vmSize")}
+def identity(row: Mapping[str, Any]) -> UndoState:
+    """The creation time of a compute, deployment or endpoint, with its size and its model if it has them."""
+    outer, system = row["properties"], row.get("systemData") or {}
+    inner = outer.get("properties")
+    vm_size = inner.get("vmSize") if isinstance(inner, dict) else None
+    chosen = {"size": outer.get("instanceType") or vm_size, "model": outer.get("model")}
+    made = outer.get("createdOn") or system.get("createdAt")
+    return {CREATED_KEY: made, **{key: value for key, value in chosen.items() if value}}
 
 
 def compute_identity_of(resource: Resource) -> UndoState:
@@ -128,16 +111,6 @@ def require_known_creation(resource: Resource) -> None:
         raise CloudError(Reason.REFUSED, resource.kind, text)
 
 
-def deployment_identity(row: Mapping[str, Any]) -> UndoState:
-    """A deployment's creation time, size and model."""
-    return {CREATED_KEY: _created_at(row), "size": row["properties"].get("instanceType"), "model": row["properties"].get("model")}
-
-
-def endpoint_identity(row: Mapping[str, Any]) -> UndoState:
-    """An endpoint's creation time."""
-    return {CREATED_KEY: _created_at(row)}
-
-
 def require_same(before: UndoState, now: UndoState, permission: str, subject: str = "it") -> None:
     """Raises CloudError if `subject` isn't the same as before, or if that can't be known."""
     was_created, created = (parse_time(state.get(CREATED_KEY)) for state in (before, now))
@@ -146,14 +119,10 @@ def require_same(before: UndoState, now: UndoState, permission: str, subject: st
     elif was_created != created:
         because = f"{subject} was recreated on {created:%Y-%m-%d %H:%M} UTC"
     else:
-        changed = [key for key in now if key != CREATED_KEY and _lower_if_text(now[key]) != _lower_if_text(before.get(key))]
-        because = "; ".join(f"its {key} changed from {before.get(key)} to {now[key]}" for key in changed)
+        keys = [key for key in ("size", "model") if _lower_if_text(now.get(key)) != _lower_if_text(before.get(key))]
+        because = "; ".join(f"its {key} changed from {before.get(key)} to {now.get(key)}" for key in keys)
     if because:
         raise CloudError.left_alone(permission, because)
-
-
-def _created_at(row: Mapping[str, Any]) -> Any:
-    return (row.get("systemData") or {}).get("createdAt")
 
 
 def _lower_if_text(value: Any) -> Any:

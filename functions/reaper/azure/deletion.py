@@ -1,0 +1,275 @@
+"""Deleting a deployment and bringing it back from its stored replies. Loaded only to act or to undo.
+
+Azure deletes nothing that gets traffic, so the share of an endpoint's only deployment is set to 0% first, and put back if no deletion follows.
+Traffic is changed by PUT of the whole endpoint, for which Azure documents no condition such as If-Match. So what is sent was read just before,
+and if another change is in progress, Azure refuses ours: https://learn.microsoft.com/rest/api/azureml/online-endpoints/create-or-update
+Recreating: https://learn.microsoft.com/rest/api/azureml/online-deployments/create-or-update
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING
+
+from reaper.acting.contract import (
+    PREVIOUS_MEMBERS,
+    HalfDone,
+    Interrupted,
+    Manifest,
+    Permit,
+    PutBackResult,
+    UndoResult,
+    any_members,
+    nothing_to_put_back,
+    unchanged,
+)
+from reaper.acting.put_back import LeftBehind, put_back
+from reaper.azure import changes, deployments
+from reaper.azure.assets import require_assets
+from reaper.azure.deployments import DeploymentDetails
+from reaper.azure.reader import Scaling, State
+from reaper.azure.requests import ArmChange, Json, latest_known, parse_time
+from reaper.errors import ActionWithdrawn, CloudError, Reason
+from reaper.model import Resource, SideChange, StepName
+
+if TYPE_CHECKING:
+    from reaper.azure.session import CloudSession
+
+MEMBERS = {**any_members("deployment", "endpoint", "assets"), "previous": PREVIOUS_MEMBERS}
+WRITE = f"{deployments.DEPLOYMENT_ROOT}/write"
+MAX_READS, PAUSE_S = 12, 5.0
+"""How often, and every how many seconds, an endpoint is read until its new traffic is in place."""
+OWN_CHANGE_TAKES = timedelta(minutes=15)
+"""How long after the beginning of an action its own change may be noted on the endpoint."""
+
+
+def read_state(cloud: CloudSession, resource: Resource, step: StepName) -> dict[str, object]:
+    """The whole deployment, its endpoint with its traffic and, before a delete, the assets it would be recreated from. Raises CloudError."""
+    row, endpoint = deployments.read_row_and_endpoint(cloud, resource.id)
+    made_from = require_assets(cloud, row, resource.details.workspace) if step is StepName.DELETE else []
+    return {"deployment": row, "endpoint": endpoint, "assets": made_from}
+
+
+def is_recorded(resource: Resource, state: State) -> bool:
+    """Whether the state has the deployment and the endpoint that the permit compares with."""
+    now: DeploymentDetails = resource.details
+    recorded = deployments.with_digests(now, state["deployment"], state["endpoint"])
+    return recorded == now and recorded_share(state) == (now.traffic_percent or 0)
+
+
+def recorded_share(state: State) -> int:
+    return deployments.traffic_percent(state["endpoint"], state["deployment"]["name"]) or 0
+
+
+def require_same_deployment(row: Json, manifest: Manifest) -> None:
+    """Raises CloudError unless it is the same deployment, or a restored one."""
+    if not is_recreated(row, manifest, "properties", "tags"):
+        changes.require_same(changes.identity(manifest.undo_state["deployment"]), changes.identity(row), WRITE)
+
+
+def is_recreated(row: Json, manifest: Manifest, *keys: str) -> bool:
+    """Whether it was created after the manifest, with the manifest's values of `keys`: as a restore creates it.
+
+    That is all that can be known, since Azure doesn't record who wrote what.
+    """
+    recorded, created = deployments.chosen_settings(manifest.undo_state["deployment"]), _created_at(row)
+    now = deployments.chosen_settings(row)
+    return created is not None and created > manifest.at and all(now.get(key) == recorded.get(key) for key in keys)
+
+
+def delete(share: Scaling, cloud: CloudSession, resource: Resource, manifest: Manifest, permit: Permit) -> str:
+    """Begin to delete it. If it gets traffic, set that to 0%, wait until that is in place, and look at everything again before."""
+    percent, own_changes = recorded_share(manifest.undo_state), unchanged
+    operation = changes.delete_deployment(cloud, resource.id)
+    if percent:
+        with permit():
+            _set_to_zero(share, cloud, resource, manifest)
+        _wait_until_settled(cloud, share, resource.id)
+        own_changes = partial(_without_own_change, resource)
+        permit.after_wait(own_changes)
+    with permit(own_changes):
+        changes.write(cloud, operation, deployments.deployment_request(resource.id))
+    moved = f"its {percent}% of the traffic was set to 0%, and " if percent else ""
+    return f"{moved}deletion started; the next sweep checks the result"
+
+
+def _set_to_zero(share: Scaling, cloud: CloudSession, resource: Resource, manifest: Manifest) -> None:
+    """PUT replaces the whole endpoint. It is read once more, in case its tags changed since the permit's own look."""
+    endpoint, name = cloud.call_once(share.of(resource.id)), manifest.undo_state["deployment"]["name"]
+    if deployments.endpoint_digest(endpoint, name) != resource.details.endpoint_digest:
+        raise CloudError(Reason.REFUSED, resource.kind, "its endpoint's settings changed a moment ago")
+    state = {**manifest.undo_state, "endpoint": endpoint}
+    changes.write(cloud, share.change(resource.id, state, {share.number: share.to}), share.of(resource.id))
+
+
+def _wait_until_settled(cloud: CloudSession, share: Scaling, resource_id: str) -> None:
+    """Wait up to a minute until the endpoint's new traffic is in place. Raises CloudError."""
+    state = ""
+    for reads in range(MAX_READS):
+        if reads:
+            cloud.clients.pause(PAUSE_S)
+        state = _state_of(cloud.call(share.of(resource_id)))
+        if state == "Succeeded":
+            return
+        if state not in deployments.CHANGING_STATES:
+            break
+    raise CloudError(Reason.REFUSED, share.permissions[0], f"its endpoint's state is {state}, so it wasn't deleted")
+
+
+def _without_own_change(before: Resource, now: Resource) -> Resource:
+    """The deployment as it was before the action set its share to 0%. Raises ActionWithdrawn if that isn't how it is."""
+    was: DeploymentDetails = before.details
+    details: DeploymentDetails = now.details
+    if details.traffic_percent != 0:
+        raise ActionWithdrawn("its share of its endpoint's traffic changed a moment ago")
+    state = was.endpoint_state if details.endpoint_state == "Succeeded" else details.endpoint_state
+    own = replace(details, traffic_percent=was.traffic_percent, endpoint_state=state)
+    return replace(now, details=own, status=deployments.status_text(own), changed=before.changed)
+
+
+def side_changes(share: Scaling, manifest: Manifest) -> tuple[SideChange, ...]:
+    """Its share of the traffic, which is set to 0% before it is deleted."""
+    percent = recorded_share(manifest.undo_state) if manifest.action is StepName.DELETE else 0
+    return (SideChange(what=share.what, before=percent, ours=0),) if percent else ()
+
+
+def put_back_share(share: Scaling, cloud: CloudSession, resource: Resource, interrupted: Interrupted) -> PutBackResult:
+    """Settle an interrupted delete: `ActionFunctions.put_back`. Raises CloudError if it can't be known now how it ended."""
+    change = next((change for change in interrupted.changes if change.what == share.what), None)
+    if change is None:
+        return nothing_to_put_back(cloud, resource, interrupted)
+    own_change, state = change, dict[str, Json]()
+
+    def look() -> LeftBehind:
+        row = cloud.find(deployments.deployment_request(resource.id))
+        if row is None:
+            return _settled(HalfDone.DONE, "it is deleted")
+        state.update(deployment=row, endpoint=cloud.call(share.of(resource.id)))
+        return _left_behind(share, state, interrupted, own_change)
+
+    def set_back() -> None:
+        changes.write(cloud, share.change(resource.id, state, {share.number: own_change.before}), share.of(resource.id))
+
+    def pause(tries: int) -> None:
+        cloud.clients.pause(PAUSE_S)
+
+    return put_back(look, set_back, pause)
+
+
+def _settled(state: HalfDone, because: str) -> LeftBehind:
+    return LeftBehind(settled=PutBackResult(state=state, because=because))
+
+
+def _left_behind(share: Scaling, state: State, interrupted: Interrupted, change: SideChange) -> LeftBehind:
+    row, endpoint = state["deployment"], state["endpoint"]
+    if interrupted.created is None or _created_at(row) != interrupted.created:
+        return _settled(HalfDone.LEFT, f"it may be another deployment by now, so its {share.what} stays as it is")
+    if _state_of(row) == "Deleting":
+        return _settled(HalfDone.DONE, "it is being deleted")
+    is_back, busy = share.section(state)[share.number] == change.before, _state_of(endpoint) in deployments.CHANGING_STATES
+    return LeftBehind(
+        is_back=is_back,
+        left_because=None if is_back else _left_because(share, state, interrupted.begun_at, change),
+        busy_because=CloudError(Reason.REFUSED, share.permissions[0], f"its endpoint is still {_state_of(endpoint)}")
+        if busy
+        else None,
+        told=f"its {share.what} was at {share.text(change.ours)}, and setting it back to {share.text(change.before)} has begun",
+    )
+
+
+def _left_because(share: Scaling, state: State, begun_at: datetime, change: SideChange) -> str | None:
+    """What shows that its traffic was changed after the action, or may have been."""
+    row, endpoint = state["deployment"], state["endpoint"]
+    percent = share.section(state)[share.number]
+    if others := deployments.other_shares(endpoint, row["name"]):
+        return f"its {change.before}% of the traffic goes to {', '.join(sorted(others))} by now, so it stays as it is"
+    if percent != change.ours:
+        return f"its traffic has been set to {percent}% since, so it stays as it is"
+    changed_at = latest_known(*(parse_time((body.get("systemData") or {}).get("lastModifiedAt")) for body in (row, endpoint)))
+    if changed_at and changed_at > begun_at + OWN_CHANGE_TAKES:
+        when = f"{changed_at:%Y-%m-%d %H:%M} UTC"
+        return f"it or its endpoint was changed since, on {when}, so its traffic stays at {percent}% ({change.before}% before)"
+    return None
+
+
+def recreate(share: Scaling, cloud: CloudSession, manifest: Manifest) -> UndoResult:
+    """Create it, or go on if it exists: once it is ready, its traffic is restored.
+
+    Raises CloudError, and changes nothing, if the existing one isn't the reaper's.
+    """
+    recorded, percent = manifest.undo_state["deployment"], recorded_share(manifest.undo_state)
+    endpoint = cloud.call(share.of(manifest.id))
+    before, now = changes.identity(manifest.undo_state["endpoint"]), changes.identity(endpoint)
+    changes.require_same(before, now, deployments.READ_ENDPOINTS, "its endpoint")
+    row = cloud.find(deployments.deployment_request(manifest.id))
+    if row is None or (_is_own_creation(row, manifest) and _state_of(row) in deployments.BROKEN_STATES):
+        return _start_creation(cloud, manifest.id, recorded, percent)
+    if (state := _state_of(row)) in deployments.CHANGING_STATES:
+        return _exists(_waiting(f"it is still {state}", percent), run_again=True)
+    changes.require_settled(state, WRITE)
+    if state != "Succeeded":
+        text = f"a deployment {recorded['name']} exists, but its state is {state}: run it again when it is gone"
+        raise CloudError(Reason.REFUSED, WRITE, text)
+    return _restore_share(share, cloud, manifest, endpoint)
+
+
+def _start_creation(cloud: CloudSession, deployment_id: str, recorded: Json, percent: int) -> UndoResult:
+    change = ArmChange(permission=WRITE, path=deployment_id, body=deployments.writable_body(recorded), method="PUT")
+    changes.write(cloud, change, deployments.endpoint_request(deployments.endpoint_id(deployment_id)))
+    missing = [_waiting("it isn't ready yet", percent)]
+    if "systemassigned" in str((recorded.get("identity") or {}).get("type")).lower():
+        missing.append("its system-assigned identity is a new one: recreate the role assignments of the old one")
+    because = f"recreating it has begun, with its settings, its tags and {recorded['sku']['capacity']} instances"
+    return UndoResult(because=because, not_restored=tuple(missing), run_again=True)
+
+
+def _is_own_creation(row: Json, manifest: Manifest) -> bool:
+    """Whether an earlier restore began to create it. If that failed, for example for lack of quota, it is written once more.
+
+    Raises CloudError unless it is that one, or the one that was to be deleted and wasn't: its creation time is in the manifest.
+    """
+    recorded = manifest.undo_state["deployment"]
+    if is_recreated(row, manifest, "properties", "sku", "tags"):
+        return True
+    if _created_at(recorded) is None or _created_at(recorded) != _created_at(row):
+        raise CloudError.left_alone(WRITE, f"a different deployment {recorded['name']} exists now")
+    if deployments.chosen_settings(row)["properties"] != deployments.chosen_settings(recorded)["properties"]:
+        raise CloudError.left_alone(WRITE, "it was never deleted, and its properties have changed since")
+    return False
+
+
+def _restore_share(share: Scaling, cloud: CloudSession, manifest: Manifest, endpoint: Json) -> UndoResult:
+    """It exists and is ready. Its share is restored unless another deployment has it by now."""
+    name, percent = manifest.undo_state["deployment"]["name"], recorded_share(manifest.undo_state)
+    if not percent or deployments.traffic_percent(endpoint, name) == percent:
+        return UndoResult(because=f"it exists, with {percent}% of the traffic")
+    if others := deployments.other_shares(endpoint, name):
+        return _exists(f"its {percent}% of the traffic now goes to {', '.join(sorted(others))}")
+    if (progress := _state_of(endpoint)) != "Succeeded":
+        return _exists(_waiting(f"its endpoint is still {progress}", percent), run_again=True)
+    try:
+        state = {**manifest.undo_state, "endpoint": cloud.call(share.of(manifest.id))}
+        changes.write(cloud, share.change(manifest.id, state, {share.number: percent}), share.of(manifest.id))
+    except CloudError as error:
+        if error.reason is Reason.GONE:
+            raise
+        return _exists(f"its {percent}% of the traffic couldn't be restored: {error}", run_again=True)
+    return UndoResult(because=f"it exists, and gets {percent}% of the traffic again")
+
+
+def _exists(missing: str, *, run_again: bool = False) -> UndoResult:
+    return UndoResult(because="it exists", not_restored=(missing,), run_again=run_again)
+
+
+def _waiting(because: str, percent: int) -> str:
+    return f"{because}: {changes.RUN_AGAIN_LATER}{f', which restores its traffic ({percent}%)' if percent else ''}"
+
+
+def _created_at(row: Json) -> datetime | None:
+    return parse_time(changes.identity(row)[changes.CREATED_KEY])
+
+
+def _state_of(body: Json) -> str:
+    return str(body["properties"].get("provisioningState") or "missing")

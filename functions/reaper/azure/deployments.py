@@ -1,0 +1,399 @@
+"""The online deployments of all workspaces with their endpoints: in bulk through Resource Graph, and one by one if it doesn't show them.
+
+Resource Graph leaves out what the identity may not read, so a workspace without a single endpoint there is asked directly:
+https://learn.microsoft.com/azure/governance/resource-graph/reference/supported-tables-resources
+An endpoint divides its traffic in whole percents by name, 0 or 100 in total:
+https://learn.microsoft.com/azure/machine-learning/concept-online-deployment-model
+Azure Monitor's autoscale restores the instances that its settings keep:
+https://learn.microsoft.com/rest/api/monitor/autoscalesettings/list-by-subscription
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from reaper.azure import assets, workspaces
+from reaper.azure.requests import ArmRequest, Json, parse_time, reading, valid_count
+from reaper.azure.workspaces import PROVIDER, TYPE, Workspace, comparable_id, workspace_request
+from reaper.errors import CloudError, Reason, gone_as_partial
+from reaper.model import Resource
+
+if TYPE_CHECKING:
+    from reaper.azure.session import CloudSession
+
+
+ENDPOINT_ROOT = f"{PROVIDER}/workspaces/onlineEndpoints"
+DEPLOYMENT_ROOT = f"{ENDPOINT_ROOT}/deployments"
+ASSIGN_IDENTITY = "Microsoft.ManagedIdentity/userAssignedIdentities/assign/action"
+"""Needed on each user-assigned identity of an endpoint that is written, though nothing about it changes."""
+READ_ENDPOINTS, READ_DEPLOYMENTS = f"{ENDPOINT_ROOT}/read", f"{DEPLOYMENT_ROOT}/read"
+PERMISSIONS = (*workspaces.PERMISSIONS, READ_ENDPOINTS, READ_DEPLOYMENTS)
+GRAPH_TYPES = (f"{TYPE}/onlineEndpoints", f"{TYPE}/onlineEndpoints/deployments")
+REQUIRED_KEYS = ("id", "name", "properties")
+PAGE_LENGTH = 30
+"""The number of rows that a page of a list is expected to have. It only decides how something is read."""
+READ_AUTOSCALE, AUTOSCALE_VERSION = "Microsoft.Insights/autoscaleSettings/read", "2022-10-01"
+AUTOSCALE = "its Azure Monitor autoscale, which might undo a scale-in,"
+TRAFFIC_KEY, MIRROR_KEY = "traffic", "mirrorTraffic"
+CHANGING_STATES, BROKEN_STATES = {"Creating", "Updating", "Scaling"}, {"Failed", "Canceled"}
+READ_ONLY_PROPERTIES = {"provisioningState", "scoringUri", "swaggerUri"}
+"""Properties of endpoints and deployments that Azure fills in."""
+LAST_OPERATION_PROPERTY = "azureasyncoperationuri"
+"""A free property of endpoints and deployments in which Azure notes the operation that last changed them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployment:
+    """A deployment, its endpoint (empty if that wasn't listed) and its workspace, each as Azure returned it.
+
+    `siblings`: the names of the other deployments of its endpoint.
+    """
+
+    row: Json
+    endpoint: Json
+    workspace: Workspace
+    siblings: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeploymentDetails:
+    """One deployment with what its endpoint says of it.
+
+    `instances`: None if unknown. `states_instances`: Azure returned a number at all. `siblings`: the names of the endpoint's other
+    deployments, sorted. `scale_settings`: as Azure returned them. `traffic_percent`, `mirrored_percent`: None if unknown. `endpoint_state`: empty if the endpoint wasn't listed.
+    `unclear_asset_because`: why it might not be possible to recreate it. `autoscale_because`: why autoscale would undo a scale-in, or that
+    nothing is known of it; None if it wouldn't. `settings_digest`, `endpoint_digest`: of everything that people can set about it, and about its
+    endpoint but for its own share of the traffic; None unless it was read for an action.
+    """
+
+    provisioning_state: str
+    instances: int | None
+    states_instances: bool
+    on_kubernetes: bool
+    workspace: Workspace
+    siblings: tuple[str, ...] = ()
+    scale_settings: Any = None
+    traffic_percent: int | None = None
+    mirrored_percent: int | None = None
+    endpoint_state: str = ""
+    endpoint_created: datetime | None = None
+    unclear_asset_because: str | None = None
+    autoscale_because: str | None = f"{AUTOSCALE} wasn't read"
+    settings_digest: str | None = None
+    endpoint_digest: str | None = None
+
+
+def details_of(deployment: Deployment) -> DeploymentDetails:
+    """The details of a deployment as Azure returned it. Raises one of the reading errors if its shape is unexpected."""
+    row, endpoint, properties = deployment.row, deployment.endpoint, deployment.row["properties"]
+    capacity = (row.get("sku") or {}).get("capacity")
+    return DeploymentDetails(
+        provisioning_state=str(properties.get("provisioningState") or ""),
+        instances=valid_count(capacity),
+        states_instances=capacity is not None,
+        on_kubernetes=str(properties.get("endpointComputeType")).lower() == "kubernetes",
+        workspace=deployment.workspace,
+        siblings=tuple(sorted(deployment.siblings)),
+        scale_settings=properties.get("scaleSettings"),
+        traffic_percent=traffic_percent(endpoint, row["name"]),
+        mirrored_percent=traffic_percent(endpoint, row["name"], MIRROR_KEY),
+        endpoint_state=str((endpoint.get("properties") or {}).get("provisioningState") or ""),
+        endpoint_created=_created_at(endpoint),
+        unclear_asset_because=assets.unclear_because(row, deployment.workspace),
+    )
+
+
+def status_text(details: DeploymentDetails) -> str:
+    """Its state, and that it gets no traffic."""
+    return f"{details.provisioning_state}{', 0% of the traffic' if details.traffic_percent == 0 else ''}"
+
+
+def _created_at(endpoint: Mapping[str, Any]) -> datetime | None:
+    """When the endpoint was created; None if unknown, which only blocks a delete."""
+    try:
+        with reading(READ_ENDPOINTS, "its endpoint"):
+            return parse_time((endpoint.get("systemData") or {}).get("createdAt"))
+    except CloudError:
+        return None
+
+
+def list_deployments(parse: Callable[[CloudSession, Deployment], Resource], cloud: CloudSession) -> Iterator[Resource]:
+    """`Kind.discover`: every deployment of every online endpoint, whatever its share of the traffic. `parse` makes a resource of each."""
+    return cloud.each(READ_DEPLOYMENTS, _list_rows(cloud), partial(parse, cloud), lambda one: one.row["id"])
+
+
+def _list_rows(cloud: CloudSession) -> Iterator[Deployment]:
+    """Every deployment once, even if Azure lists it in several spellings. What can't be read of a workspace or an endpoint is an error of the
+    session. Raises CloudError if the workspaces can't be listed.
+    """
+    spaces = {space.key: space for space in workspaces.list_workspaces(cloud).workspaces}
+    endpoints, deployments = _rows_from_graph(cloud) if spaces else ({}, {})
+    shown = {_id_above(key, "onlineendpoints") for key in (*endpoints, *deployments)}
+    hidden = [workspace_request(space.id) for key, space in spaces.items() if key not in shown]
+    endpoints |= _list_below(cloud, READ_ENDPOINTS, "onlineEndpoints", hidden)
+    filled = {_id_above(key, "deployments") for key in deployments}
+    known = {key: row for key, row in endpoints.items() if _id_above(key, "onlineendpoints") in spaces}
+    bare = [endpoint_request(row["id"]) for key, row in known.items() if key not in filled]
+    deployments |= _list_below(cloud, READ_DEPLOYMENTS, "deployments", bare)
+    names: dict[str, set[str]] = defaultdict(set)
+    for key in deployments:
+        names[_id_above(key, "deployments")].add(_last_segment(key))
+    for key, row in deployments.items():
+        above = _id_above(key, "deployments")
+        if space := spaces.get(_id_above(key, "onlineendpoints")):
+            siblings = frozenset(names[above] - {_last_segment(key)})
+            yield Deployment(row=row, endpoint=endpoints.get(above, {}), workspace=space, siblings=siblings)
+
+
+def _rows_from_graph(cloud: CloudSession) -> tuple[dict[str, Json], dict[str, Json]]:
+    """The endpoints and deployments that Resource Graph shows, by ID in lower case.
+
+    None if it fails: then each workspace is asked directly, which costs calls and loses nothing.
+    """
+    by_type: dict[str, dict[str, Json]] = {name.lower(): {} for name in GRAPH_TYPES}
+    with suppress(CloudError):
+        for row in list(workspaces.list_resources(cloud, *GRAPH_TYPES)):
+            by_type[row["type"].lower()].setdefault(row["id"].lower(), row)
+    endpoints, deployments = by_type.values()
+    return endpoints, deployments
+
+
+def _list_below(cloud: CloudSession, permission: str, collection: str, parents: Sequence[ArmRequest]) -> dict[str, Json]:
+    """What the resources that `parents` read have in that collection, by ID in lower case."""
+    rows: dict[str, Json] = {}
+    for found in cloud.map_concurrently(partial(_list_of, cloud, permission, collection), parents):
+        rows |= found
+    return rows
+
+
+def _list_of(cloud: CloudSession, permission: str, collection: str, above: ArmRequest) -> dict[str, Json]:
+    """What can't be read is an error of the session; of a resource that is gone, there is nothing."""
+    rows: dict[str, Json] = {}
+    path = f"{above.path}/{collection}"
+    try:
+        for row in cloud.paged_rows(permission, path, required_keys=REQUIRED_KEYS, on_bad_row=cloud.add_error):
+            if _id_above(row["id"], collection.lower()) == comparable_id(above.path):
+                rows.setdefault(row["id"].lower(), row)
+            else:
+                cloud.add_error(CloudError(Reason.UNREADABLE, permission, f"{row['id']} isn't below {above.path}"))
+    except CloudError as error:
+        if not cloud.failed_as_gone(error, above):
+            cloud.add_error(error)
+        return {}
+    return rows
+
+
+def list_current_rows(cloud: CloudSession, silent: Iterable[str], listed: Iterable[str]) -> dict[str, Json]:
+    """The `silent` deployments and their endpoints as they are now, by ID in lower case, as far as lists take fewer calls than reading each.
+
+    `listed`: the IDs of all deployments. What a list doesn't show, or what fails, is left out: it is read alone, which reports the failure.
+    """
+    rows: dict[str, Json] = {}
+    wanted, known = set(silent), set(listed)
+    for permission, collection in ((READ_DEPLOYMENTS, "deployments"), (READ_ENDPOINTS, "onlineEndpoints")):
+        keys = {one.lower() for one in wanted}
+        paths = [f"{above}/{collection}" for above in _parents_to_list(wanted, known, collection.lower())]
+        for found in cloud.map_concurrently(partial(_list_quietly, cloud, permission), paths):
+            rows |= {key: row for key, row in found.items() if key in keys}
+        wanted, known = ({endpoint_id(one) for one in ids} for ids in (wanted, known))
+    return rows
+
+
+def _parents_to_list(wanted: Iterable[str], known: Iterable[str], collection: str) -> Iterator[str]:
+    """The IDs of the parents whose collection takes fewer calls to list than its `wanted` members take to read."""
+    parents = {_id_above(one, collection): one[: len(_id_above(one, collection))] for one in wanted}
+    counts = Counter(_id_above(one, collection) for one in {one.lower() for one in wanted})
+    lengths = Counter(_id_above(one, collection) for one in {one.lower() for one in known})
+    return (above for key, above in parents.items() if counts[key] > math.ceil(lengths[key] / PAGE_LENGTH))
+
+
+def _list_quietly(cloud: CloudSession, permission: str, path: str) -> dict[str, Json]:
+    with suppress(CloudError):
+        rows = cloud.paged_rows(permission, path, required_keys=REQUIRED_KEYS, on_bad_row=lambda error: None)
+        return {row["id"].lower(): row for row in rows}
+    return {}
+
+
+def read_deployment_now(cloud: CloudSession, deployment_id: str, space: Workspace) -> Deployment:
+    """A deployment with everything it depends on, all read now, the subscription's state included. Raises CloudError.
+
+    The deployment comes last, after its endpoint: a call before it may wait for minutes, and what it shows must be as of now.
+    """
+    workspaces.require_inside(cloud, deployment_id, space)
+    above = endpoint_id(deployment_id)
+    try:
+        with gone_as_partial():
+            workspaces.read_subscription_now(cloud)
+            space = workspaces.read_workspace_now(cloud, space)
+            rows = cloud.paged_rows(READ_DEPLOYMENTS, f"{above}/deployments", required_keys=REQUIRED_KEYS)
+            names = frozenset(_last_segment(other["id"].lower()) for other in rows)
+            endpoint = cloud.call(endpoint_request(above))
+    except CloudError:
+        cloud.call(deployment_request(deployment_id))  # if it is gone itself, that is the reason
+        raise
+    row = cloud.call(deployment_request(deployment_id))
+    return Deployment(row=row, endpoint=endpoint, workspace=space, siblings=names - {_last_segment(deployment_id.lower())})
+
+
+def read_row_and_endpoint(
+    cloud: CloudSession, deployment_id: str, current: Mapping[str, Json] | None = None
+) -> tuple[Json, Json]:
+    """A deployment and its endpoint as they are now, from the source itself unless `current` has them. Raises CloudError."""
+    current, above = current or {}, endpoint_id(deployment_id)
+    row = current.get(deployment_id.lower()) or cloud.call(deployment_request(deployment_id))
+    read_endpoint = partial(cloud.call, endpoint_request(above))
+    return row, current.get(above.lower()) or cloud.read_once(("endpoint", above.lower()), read_endpoint)
+
+
+def deployment_request(deployment_id: str) -> ArmRequest:
+    """Reads one deployment."""
+    return ArmRequest(permission=READ_DEPLOYMENTS, path=deployment_id, required_keys=REQUIRED_KEYS)
+
+
+def endpoint_request(endpoint: str) -> ArmRequest:
+    """Reads one endpoint."""
+    return ArmRequest(permission=READ_ENDPOINTS, path=endpoint, required_keys=("id", "properties"))
+
+
+def is_gone(cloud: CloudSession, resource_id: str) -> bool:
+    """Whether a deployment or endpoint no longer exists. Raises CloudError.
+
+    Resource Graph goes on showing deleted resources for minutes, so Azure ML itself is asked.
+    """
+    request = deployment_request if "/deployments/" in resource_id.lower() else endpoint_request
+    return cloud.find(request(resource_id)) is None
+
+
+def endpoint_id(deployment_id: str) -> str:
+    """The ID of the endpoint that a deployment belongs to."""
+    return deployment_id[: len(_id_above(deployment_id, "deployments"))]
+
+
+def _last_segment(resource_id: str) -> str:
+    return resource_id.rpartition("/")[2]
+
+
+def _id_above(resource_id: str, collection: str) -> str:
+    """The ID of the parent of `collection`, in lower case."""
+    return resource_id.lower().partition(f"/{collection}/")[0]
+
+
+def with_autoscale(cloud: CloudSession, resource: Resource) -> Resource:
+    """The same, with what Azure Monitor's autoscale would undo. Autoscale is only read for a deployment that could be scaled in."""
+    details: DeploymentDetails = resource.details
+    if details.on_kubernetes or (details.instances or 0) <= 1:
+        return resource
+    try:
+        minimum = _minimum_instances(cloud, resource.id)
+        keeps = f"its Azure Monitor autoscale keeps at least {minimum} instances and would undo a scale-in"
+        because = keeps if minimum > 1 else None
+    except CloudError as error:
+        because = f"{AUTOSCALE} couldn't be read: {error}"
+    return replace(resource, details=replace(details, autoscale_because=because))
+
+
+def _minimum_instances(cloud: CloudSession, resource_id: str) -> int:
+    """The most instances that any profile of its autoscale keeps; 0 if it has none. Raises CloudError.
+
+    The settings of the whole subscription are read, once for all: one may be in another resource group than what it scales.
+    """
+    settings = cloud.read_once("autoscale", partial(_autoscale_by_target, cloud))
+    with reading(READ_AUTOSCALE, "an autoscale setting"):
+        return max((minimum for row in settings.get(resource_id.lower(), ()) for minimum in _profile_minimums(row)), default=0)
+
+
+def autoscale_path(subscription: str) -> str:
+    return f"/subscriptions/{subscription}/providers/Microsoft.Insights/autoscalesettings?api-version={AUTOSCALE_VERSION}"
+
+
+def _autoscale_by_target(cloud: CloudSession) -> dict[str, list[Json]]:
+    settings: dict[str, list[Json]] = {}
+    with reading(READ_AUTOSCALE, "an autoscale setting"):
+        path = autoscale_path(cloud.target.account)
+        for row in cloud.paged_rows(READ_AUTOSCALE, path, required_keys=("id", "properties")):
+            settings.setdefault(str(row["properties"].get("targetResourceUri")).lower(), []).append(row)
+    return settings
+
+
+def _profile_minimums(row: Json) -> Iterator[int]:
+    """The minimum of each profile, and its default, which applies while metrics are missing."""
+    if row["properties"].get("enabled"):
+        for profile in row["properties"]["profiles"]:
+            yield from (int(profile["capacity"][bound]) for bound in ("minimum", "default"))
+
+
+def traffic_by_name(endpoint: Mapping[str, Any], map_key: str = TRAFFIC_KEY) -> dict[str, Any] | None:
+    """The percentages as Azure writes them; None if the endpoint is unknown or its map can't be read."""
+    properties = endpoint.get("properties")
+    shares = properties.get(map_key) if isinstance(properties, dict) else ()
+    return {} if shares is None else shares if isinstance(shares, dict) else None
+
+
+def traffic_percent(endpoint: Mapping[str, Any], name: str, map_key: str = TRAFFIC_KEY) -> int | None:
+    """The percentage that the deployment `name` gets, 0 if it isn't named; None if unknown."""
+    shares = traffic_by_name(endpoint, map_key)
+    if shares is None:
+        return None
+    own = [value for key, value in shares.items() if key.lower() == name.lower()] or [0]
+    are_valid = all(isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 100 for value in own)
+    return sum(own) if are_valid else None
+
+
+def with_traffic_percent(endpoint: Mapping[str, Any], name: str, percent: int) -> dict[str, Any]:
+    """The map with this deployment's percentage set and all others unchanged."""
+    shares = traffic_by_name(endpoint) or {}
+    return {key: value for key, value in shares.items() if key.lower() != name.lower()} | {name: percent}
+
+
+def other_shares(endpoint: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The shares of all deployments but this one that have one."""
+    shares = traffic_by_name(endpoint) or {}
+    return {other: percent for other, percent in shares.items() if other.lower() != name.lower() and percent}
+
+
+def with_digests(details: DeploymentDetails, row: Json, endpoint: Json) -> DeploymentDetails:
+    """The same with the digests of the deployment's settings and its endpoint's."""
+    own = _digest(chosen_settings(row))
+    return replace(details, settings_digest=own, endpoint_digest=endpoint_digest(endpoint, row["name"]))
+
+
+def endpoint_digest(endpoint: Json, name: str) -> str:
+    """The digest of everything that people can set about an endpoint, but for the traffic that the deployment `name` gets."""
+    settings = chosen_settings(endpoint)
+    return _digest({**settings, "properties": {**settings["properties"], TRAFFIC_KEY: other_shares(endpoint, name)}})
+
+
+def _digest(settings: Mapping[str, Any]) -> str:
+    """The same for equal settings, and as good as never for others."""
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
+
+
+def chosen_settings(body: Mapping[str, Any]) -> Json:
+    """What people chose about an endpoint or deployment: equal before and after an operation that changes none of it."""
+    settings = writable_body(body)
+    free = settings["properties"].get("properties")
+    chosen = {k: v for k, v in free.items() if k.lower() != LAST_OPERATION_PROPERTY} if isinstance(free, dict) else free
+    return {**settings, "tags": settings.get("tags") or {}, "properties": {**settings["properties"], "properties": chosen or {}}}
+
+
+def writable_body(body: Mapping[str, Any]) -> Json:
+    """What PUT accepts of an endpoint or deployment as it was read: all but what Azure fills in."""
+    outer = {key: body[key] for key in ("location", "kind", "tags", "sku") if body.get(key) is not None}
+    properties = {key: value for key, value in body["properties"].items() if key not in READ_ONLY_PROPERTIES}
+    identity = body.get("identity")
+    return {**outer, "properties": properties} | ({"identity": _identity_to_write(identity)} if identity else {})
+
+
+def _identity_to_write(identity: Mapping[str, Any]) -> Json:
+    """Identities by type and name. Azure assigns their object IDs."""
+    users = identity.get("userAssignedIdentities")
+    return {"type": identity["type"]} | ({"userAssignedIdentities": {user: {} for user in users}} if users else {})

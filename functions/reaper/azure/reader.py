@@ -1,0 +1,222 @@
+"""The reader of Azure ML kinds: it lists, reads and observes what a `Table` says, a whole batch at a time.
+
+Metrics of computes are the workspace's, split by the compute's name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from reaper.azure import computes, lines
+from reaper.azure.metrics import MetricQuery, MetricSource, fetch_metrics
+from reaper.azure.requests import ArmChange, ArmRequest, Json
+from reaper.case import Blocked
+from reaper.evidence import is_recent
+from reaper.kind import (
+    ActionSpec,
+    Kind,
+    StartStop,
+    by_status,
+    is_decided,
+    start_stop_blocked,
+)
+from reaper.model import BilledPart, Resource, StepName
+from reaper.observation import Observation, Reading, Window
+from reaper.planning.possible_actions import is_native
+
+if TYPE_CHECKING:
+    from reaper.azure.session import CloudSession
+
+
+NOT_OBSERVED = Blocked(because="it couldn't be observed")
+TOO_RECENT = "it was used or changed too recently for a closer look"
+
+State = Mapping[str, Any]
+"""What is stored of a resource before an action, or the same as it is now."""
+Guard = Callable[[Resource], Blocked | None]
+"""Why an action leaves an observed resource alone."""
+Look = Callable[["CloudSession", Sequence[Observation], Window], Iterable[Observation]]
+"""Looks at a whole batch, and returns an observation for each, in order. What is decided by then is only passed on."""
+
+
+def no_guard(resource: Resource) -> Blocked | None:
+    """The default for a scaling that is a part of an action."""
+    return None
+
+
+def no_doubt(resource: Resource) -> str:
+    """The default for a scaling that Azure carries out if it accepts it."""
+    return ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scaling(ActionSpec):
+    """Sets one number, or a duration, to what costs least, and back while it is still as we set it.
+
+    `of(id)`: the request that reads what has it. `section(state)`: the part of a state that is sent as a whole, with the number under the key
+    `number` and its own upper limit, if it has one, under `limit`. Raises CloudError if it can't be read. `change(id, state, section)` sends it.
+    `is_checked`: the result shows at once.
+
+    For people: `what` is the number's name, `text(number)` the number; `part` and `section_text(section)` the section's, if it has more than
+    that. `outcome`: what was done, with the members of the section as it was, and `doubt(resource)` after it. `may_stay`: that Azure may refuse to
+    set it back; `if_unknown`: that its API may not show it. A scaling that is a part of an action has no other texts.
+    """
+
+    participle: str = ""
+    effect: str = ""
+    undo: str = ""
+    what: str
+    part: str = ""
+    to: object
+    number: str
+    limit: str = ""
+    of: Callable[[str], ArmRequest]
+    section: Callable[[State], Json]
+    change: Callable[[str, State, Json], ArmChange]
+    guard: Guard = no_guard
+    text: Callable[[object], str] = str
+    section_text: Callable[[State], str] | None = None
+    outcome: str = ""
+    doubt: Callable[[Resource], str] = no_doubt
+    is_checked: bool = True
+    may_stay: str = ""
+    if_unknown: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deletion(ActionSpec):
+    """Deletes what the stored replies recreate. `first`: what is scaled before, if it isn't yet, and is put back if no deletion follows."""
+
+    guard: Guard
+    first: Scaling
+
+
+Action = StartStop | Scaling | Deletion
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table(Kind["CloudSession"]):
+    """One Azure ML kind as data. `read_now`: how one is read right before an action.
+
+    `signals` adds the readings of what the states leave open, and each of `closer_looks` looks at what was silent. `native`: the shape of a stop by
+    the cloud's own idle shutdown. `undo_command`: the line that undoes a stop. `saved`: the members of a compute's properties that are stored
+    before an action; empty for a deployment, which is stored whole.
+    """
+
+    cloud: str = "azure"
+    read_now: Callable[[CloudSession, Resource], Resource]
+    signals: Look
+    closer_looks: Sequence[Look]
+    actions: Mapping[StepName, Action]
+    native: Scaling | None = None
+    saved: tuple[str, ...] = ()
+    undo_permissions: tuple[str, ...]
+    undo_command: str = ""
+
+
+def kind_of(table: Table) -> Table:
+    """The kind that the product works with."""
+    return replace(
+        table,
+        observe=partial(observe, table),
+        blocked_actions=partial(_blocked_actions, table),
+        parts_after=partial(_parts_after, table),
+        undo_line=partial(_undo_line, table),
+        console_url=lines.console_url,
+        place=lines.place,
+        has_idle_shutdown=table.native is not None,
+    )
+
+
+def observe(table: Table, cloud: CloudSession, resources: Sequence[Resource], window: Window) -> Iterable[Observation]:
+    """Its states; then the metrics, in bulk, of what they leave open; then a closer look at what was silent."""
+    observations: Iterable[Observation] = [by_status(Observation(resource=one), table.states) for one in resources]
+    observations = [_unless_recent(one, window) for one in table.signals(cloud, list(observations), window)]
+    for look in table.closer_looks:
+        observations = look(cloud, list(observations), window)
+    return observations
+
+
+def _unless_recent(observation: Observation, window: Window) -> Observation:
+    if needs_closer_look(observation) and is_recent(observation, window):
+        return replace(observation, unknown_because=TOO_RECENT)
+    return observation
+
+
+def needs_closer_look(observation: Observation) -> bool:
+    """Whether nothing is decided yet, neither by its states nor by a look at it."""
+    return not (observation.is_gone or is_decided(observation))
+
+
+def state_in(states: Collection[str], field: str, resource: Resource) -> str | None:
+    """For a `StatusRule`: the state that its details have in `field`, if it is one of these."""
+    state: str = getattr(resource.details, field)
+    return state if state in states else None
+
+
+def state_not_in(states: Collection[str], field: str, resource: Resource) -> str | None:
+    """The state that its details have in `field`, if it is none of these."""
+    state: str = getattr(resource.details, field)
+    return None if state in states else state or "missing"
+
+
+def list_computes(compute_type: str, complete: Callable[[Resource], Resource], cloud: CloudSession) -> Iterable[Resource]:
+    """`Kind.discover` of computes. `complete` makes a resource of the kind of each."""
+    return map(complete, computes.list_computes(cloud, compute_type))
+
+
+def read_compute_now(
+    compute_type: str, complete: Callable[[Resource], Resource], cloud: CloudSession, resource: Resource
+) -> Resource:
+    """`Table.read_now` of computes, with their own and their workspace's tags as they are now."""
+    fresh = complete(computes.read_compute_now(cloud, resource, compute_type))
+    return replace(fresh, id=resource.id, name=resource.name, stop_by=resource.stop_by)
+
+
+def compute_request(compute_id: str) -> ArmRequest:
+    """Reads one compute."""
+    return ArmRequest(permission=computes.PERMISSION, path=compute_id, required_keys=("id", "properties"))
+
+
+def read_workspace_metrics(
+    query: MetricQuery,
+    readings: Callable[..., tuple[Reading, ...]],
+    cloud: CloudSession,
+    observations: Sequence[Observation],
+    window: Window,
+) -> Iterator[Observation]:
+    """`Table.signals` of computes: `readings` makes them from the results of one compute, in the order of the query's metrics."""
+    spaces = [one.resource.details.workspace for one in observations if not is_decided(one)]
+    results = fetch_metrics(cloud, [MetricSource(id=space.id, region=space.region) for space in spaces], query, window)
+    for one in observations:
+        home, name = one.resource.details.workspace.id, one.resource.name
+        own = [results.result_of(home, metric, name) for metric in query.metrics]
+        yield one if is_decided(one) else replace(one, readings=readings(*own))
+
+
+def _blocked_actions(table: Table, resource: Resource) -> dict[StepName, Blocked | None]:
+    """What keeps each action from being carried out now."""
+    return {step: _blocked(table, step, resource) if resource.details else NOT_OBSERVED for step in table.actions}
+
+
+def _blocked(table: Table, step: StepName, resource: Resource) -> Blocked | None:
+    action = table.actions[step]
+    blocked = start_stop_blocked(action, resource) if isinstance(action, StartStop) else action.guard(resource)
+    if blocked or table.native is None or not is_native(resource, step):
+        return blocked
+    return table.native.guard(resource)
+
+
+def _parts_after(table: Table, resource: Resource, action: StepName) -> tuple[BilledPart, ...] | None:
+    """All of it as long as its own idle shutdown hasn't stopped it."""
+    return resource.parts if table.native and is_native(resource, action) else table.parts_after(resource, action)
+
+
+def _undo_line(table: Table, resource: Resource) -> str | None:
+    """None for an idle shutdown, which only `reaper restore` sets to what it was."""
+    if is_native(resource, StepName.STOP) or not table.undo_command:
+        return None
+    return lines.line(table.undo_command, resource)
