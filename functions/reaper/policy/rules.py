@@ -39,8 +39,10 @@ def effective_rule(policy: Policy, resource: Resource, usd_per_hour: float | Non
     rule = _combined_rule(policy, resource, specs, now, requests)
     if rule.hours:
         rule = replace(rule, delete_after=None)
-    if policy.enforce_only is not None and rule.action.rank > Ceiling.NOTIFY.rank and not policy.enforce_only.covers(resource):
-        rule = _with_note(replace(rule, action=Ceiling.NOTIFY, only_notices=True, delete_after=None), NOT_IN_ENFORCE_ONLY)
+    may_act = rule.in_doubt or rule.action.rank > Ceiling.NOTIFY.rank
+    if policy.enforce_only is not None and may_act and not policy.enforce_only.covers(resource):
+        action = min(rule.action, Ceiling.NOTIFY, key=lambda ceiling: ceiling.rank)
+        rule = _with_note(replace(rule, action=action, only_notices=True, delete_after=None), NOT_IN_ENFORCE_ONLY)
     accepted = accepted_because(policy, resource, usd_per_hour, now)
     if accepted:
         rule = replace(rule, protected_because="; ".join(filter(None, (rule.protected_because, accepted))))
@@ -167,7 +169,7 @@ def _gentlest_rule(rules: Sequence[Rule], now: datetime) -> Rule:
         freezes=merged(freeze for r in rules for freeze in r.freezes),
         waits_because=next((r.waits_because for r in rules if r.waits_because), None),
         protection_ended_at=max((r.protection_ended_at for r in rules if r.protection_ended_at), default=None),
-        in_doubt=True,
+        in_doubt=any(r.action.rank >= Ceiling.STOP.rank for r in rules),
         notes=("its price or size is unknown, so the gentler of these rules applies", *(n for r in rules for n in r.notes)),
     )
 
