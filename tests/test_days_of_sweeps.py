@@ -529,7 +529,7 @@ def test_a_faster_schedule_trips_the_breaker_no_later(phases: list[tuple[int, in
 
 
 @pytest.mark.parametrize("every", [HOUR], ids=["hourly"])
-def test_a_protection_in_doubt_hides_nothing_that_was_stopped_from_the_breaker(every: timedelta):
+def test_a_protection_in_doubt_hides_nothing_from_the_breaker(every: timedelta):
     """A stopped machine has no price, so that an acceptance by price may match."""
     accepted = "accept: [{match: {usd_per_hour: '< 1'}, until: 2026-12-30, reason: cheap, by: Lee}]\n"
     deployment = deployment_of(0, "max_acts: 50, max_share: 100%", accepted)

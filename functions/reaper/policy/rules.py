@@ -163,13 +163,13 @@ def _gentlest_rule(rules: Sequence[Rule], now: datetime) -> Rule:
         stop_by="native" if all(r.stop_by == "native" for r in rules) else "stop",
         hours=_gentlest_hours([r.hours for r in rules], now),
         protected_because=next((r.protected_because for r in rules if r.protected_because), None),
-        only_notices=any(r.only_notices for r in rules),
+        only_notices=any(r.only_notices for r in rules) or all(r.action.rank < Ceiling.STOP.rank for r in rules),
         delete_after=_longest_if_all([r.delete_after for r in rules]),
         business_days=_most_business_days([r.business_days for r in rules if r.business_days]),
         freezes=merged(freeze for r in rules for freeze in r.freezes),
         waits_because=next((r.waits_because for r in rules if r.waits_because), None),
         protection_ended_at=max((r.protection_ended_at for r in rules if r.protection_ended_at), default=None),
-        in_doubt=any(r.action.rank >= Ceiling.STOP.rank for r in rules),
+        in_doubt=True,
         notes=("its price or size is unknown, so the gentler of these rules applies", *(n for r in rules for n in r.notes)),
     )
 
