@@ -193,13 +193,11 @@ def _with_snooze(finding: Finding, known: Mapping[str, Memory], mails: NoticeRou
 
 
 def _left_for_late_mails(untold: Mapping[str, UntoldAction], about: Mapping[str, Finding], mails: NoticeRound) -> Part:
-    """The notices about what an earlier run acted on, left alone until its owner has the mail about that: it may be the notice itself. Not for ever:
-    a channel may refuse it each time.
-    """
-    owners = mails.context.policy.owners
+    """Notices left alone until the late mail about an earlier action, which may be the notice, is out; not for ever: a channel may refuse it."""
     notices = {id_: f for id_, f in mails.findings.items() if f.step.name in NOTICES and id_ in untold}
     recent = {id_: f for id_, f in notices.items() if mails.now - untold[id_].hint.at < f.case.rule.remind_every}
-    return Part(findings={id_: left_alone(f, LATE_MAIL) for id_, f in recent.items() if notice_address(about[id_], owners)})
+    to = mails.context.policy.owners
+    return Part(findings={id_: left_alone(f, LATE_MAIL) for id_, f in recent.items() if notice_address(about[id_], to)})
 
 
 def _with_intent_outcome(finding: Finding, memory: Memory, mails: NoticeRound) -> Finding:

@@ -82,8 +82,8 @@ def ended_before(cases: Iterable[Case], acted: Iterable[ActedOn], rows: HoldRows
 
 def _is_judged_since(case: Case) -> bool:
     """Whether what was ended is known to be used, idle, protected or on hours now. A protection in doubt, as by an unknown price, is none."""
-    is_protected = case.rule.protected_because is not None and not case.rule.in_doubt
-    return case.verdict.state in {State.IDLE, State.ACTIVE} or is_protected or is_stopped_by_hours(case)
+    kept = case.rule.protected_because and not case.rule.in_doubt
+    return bool(kept) or case.verdict.state in {State.IDLE, State.ACTIVE} or is_stopped_by_hours(case)
 
 
 def with_ended(counts: PlaceCounts, ended: Iterable[ActedOn], cases: Iterable[Case]) -> PlaceCounts:
