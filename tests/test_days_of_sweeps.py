@@ -16,7 +16,7 @@ from fakes.fake_cloud import STARTABLE
 from fakes.fake_deployment import POLICY, FakeDeployment, finding_of, jumped_places, policy, standing_holds
 from reaper.acting import restore
 from reaper.errors import CloudError
-from reaper.model import Mode, Result, StepName
+from reaper.model import Mode, Result, State, StepName
 from reaper.pending import acted, holds
 from reaper.planning import breaker
 
@@ -526,3 +526,30 @@ def test_a_faster_schedule_trips_the_breaker_no_later(phases: list[tuple[int, in
         quickly = first_jump(fast, uses, lost, 8, mode)
         assert quickly is not None
         assert quickly <= slowly
+
+
+@pytest.mark.parametrize("every", [HOUR], ids=["hourly"])
+def test_a_protection_in_doubt_hides_nothing_from_the_breaker(every: timedelta):
+    """A stopped machine has no price, so that an acceptance by price may match."""
+    accepted = "accept: [{match: {usd_per_hour: '< 1'}, until: 2026-12-30, reason: cheap, by: Lee}]\n"
+    deployment = deployment_of(0, "max_acts: 50, max_share: 100%", accepted)
+    deployment.cloud.kind_name = STARTABLE
+    used_daily(deployment, 24, until_day=DAYS_BEFORE)
+    sweep_for(deployment, DAYS_BEFORE * DAY, 6 * HOUR)
+    sweep_for(deployment, 2 * DAY, every)
+    assert len(ended(deployment)) <= 6
+    assert len(jumped_places(deployment)) == 1
+
+
+def test_what_is_on_hours_now_is_no_part_of_what_runs_ended():
+    deployment = deployment_of(5, "max_acts: 50, max_share: 100%")
+    deployment.cloud.kind_name = STARTABLE
+    sweep_for(deployment, 2 * DAY, DAY)
+    assert len(ended(deployment)) == 5
+    hours = "rules: [{name: office, hours: {on: 'mon-sun 00:00-23:00', tz: UTC}}]\n"
+    deployment.policy = limited("max_acts: 50, max_share: 100%", hours)
+    for thing in deployment.cloud.things.values():
+        thing.running_since = thing.changed = deployment.now
+    deployment.now += HOUR
+    assert all(f.case.verdict.state is State.YOUNG for f in deployment.sweep().findings)
+    assert jumped_places(deployment) == set()

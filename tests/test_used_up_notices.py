@@ -303,6 +303,7 @@ def test_what_uses_up_a_notice_counts_even_while_it_is_dated_ahead(change: Chang
     update_memory(deployment.ledger, deployment.cloud.id("churn"), lambda memory: replace(memory, **ahead), NOW + 2 * DAY)
     change(deployment, thing)
     assert deployment.memory("churn").warned_at is None
+    assert step(deployment, after=2 * HOUR) is StepName.NONE, "a clock is wrong: no date can be told until that is past"
     assert step(deployment, after=4 * DAY + HOUR) is StepName.WARN
 
 

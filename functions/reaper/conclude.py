@@ -107,7 +107,7 @@ def _conclude_run(
     cases = {id_: decision.case for id_, decision in mails.decisions.items()}
     known = dict(mails.known)
     untold_findings = {id_: _with_snooze(untold_finding(a, cases.get(id_)), known, mails) for id_, a in untold.items()}
-    mails = mails.after(Part(errors=errors), _left_for_late_mails(untold_findings, mails))
+    mails = mails.after(Part(errors=errors), _left_for_late_mails(untold, untold_findings, mails))
     may_notify = mails.memories is not None and not context.outcomes_only
     due = {id_: d.reported_case for id_, d in mails.decisions.items() if d.needs_summary and may_notify}
     summaries = {id_: finding_of(case, SUMMARY_DUE, PLANNED) for id_, case in due.items()}
@@ -192,11 +192,12 @@ def _with_snooze(finding: Finding, known: Mapping[str, Memory], mails: NoticeRou
     return replace(finding, case=replace(case, rule=replace(case.rule, protected_because=because))) if because else finding
 
 
-def _left_for_late_mails(untold: Mapping[str, Finding], mails: NoticeRound) -> Part:
-    """The notices about what an earlier run acted on, left alone until its owner has the mail about that: it may be the notice itself."""
-    owners = mails.context.policy.owners
+def _left_for_late_mails(untold: Mapping[str, UntoldAction], about: Mapping[str, Finding], mails: NoticeRound) -> Part:
+    """Notices left alone until the late mail about an earlier action, which may be the notice, is out; not for ever: a channel may refuse it."""
     notices = {id_: f for id_, f in mails.findings.items() if f.step.name in NOTICES and id_ in untold}
-    return Part(findings={id_: left_alone(f, LATE_MAIL) for id_, f in notices.items() if notice_address(untold[id_], owners)})
+    recent = {id_: f for id_, f in notices.items() if mails.now - untold[id_].hint.at < f.case.rule.remind_every}
+    to = mails.context.policy.owners
+    return Part(findings={id_: left_alone(f, LATE_MAIL) for id_, f in recent.items() if notice_address(about[id_], to)})
 
 
 def _with_intent_outcome(finding: Finding, memory: Memory, mails: NoticeRound) -> Finding:

@@ -200,7 +200,7 @@ class Rule:
     """What the policy and the resource's own tags say for this resource now. `protected_because` is the reason to leave it alone.
 
     `snooze_max` is the longest snooze that one use of its snooze link can ask for, in whole days. `only_notices`: the policy allows an
-    action, but its `enforce_only` leaves this resource out. `delete_after`: how long after a stop, or if a stop can do nothing, it is deleted
+    action, but its `enforce_only` leaves this resource out; or in doubt, no rule that may apply allows one. `delete_after`: how long after a stop, or if a stop can do nothing, it is deleted
     (`then`). `business_days`: the grace in business days; `grace` is then their least length. `freezes`: those near the run. `waits_because`:
     a calendar can't be read, so no action may be made. `protection_ended_at`: when the last protection by a tag or an acceptance, its own or its
     host's, ended. `in_doubt`: an unknown price or size may have made the rule gentler than it is.

@@ -14,6 +14,7 @@ from fakes.builders import DAY, HOUR
 from fakes.fake_cloud import FakeResource
 from fakes.fake_deployment import POLICY, FakeDeployment, due, only, policy
 from reaper.case import Finding
+from reaper.errors import CloudError, Reason
 from reaper.ledger.update import update_memory
 from reaper.model import AnnouncedAction, Memory, Mode, Result, StepName
 from reaper.notices.message import Audience
@@ -149,6 +150,23 @@ def test_a_late_mail_about_the_stop_comes_before_any_notice(owner: str):
     sent = [(m.to, "was scaled in" in m.text) for m in deployment.channel.messages if m.audience is Audience.OWNERS]
     assert sent == [("lee@example.com", True), *([(owner, False)] if owner != "lee@example.com" else [])]
     assert deployment.memory("churn").notified_owner == owner
+
+
+def test_a_late_mail_that_is_always_refused_holds_up_no_notice_for_ever():
+    deployment = due(with_then(tags={"owner": "lee@example.com"}))
+    send = deployment.channel.send
+
+    def refuse_lee(message: Any) -> str:
+        if message.to == "lee@example.com":
+            raise CloudError(Reason.REFUSED, "mail:Send", "the address is suppressed")
+        return send(message)
+
+    deployment.channel.send = refuse_lee  # type: ignore[method-assign]
+    deployment.sweep()
+    deployment.cloud.things["churn"].tags = {"owner": "sam@example.com"}
+    for _ in range(9):
+        deployment.sweep_after(days=1)
+    assert "sam@example.com" in [m.to for m in deployment.channel.messages if m.audience is Audience.OWNERS]
 
 
 @pytest.mark.parametrize("is_late", [False, True])

@@ -129,3 +129,34 @@ def test_its_own_tag_is_sure_even_while_its_rule_is_in_doubt(action: str):
         deployment.sweep_after(hours=1)
     assert [TOLD in mail for mail in mails(deployment)] == [True]
     assert not deployment.cloud.things["churn"].running_since
+
+
+CANARY = "enforce_only: {tags: {canary: here}}\n"
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        pytest.param(DOUBTED[0] + CANARY, id="left out of the canary"),
+        pytest.param(DOUBTED[0].replace("action: stop", "action: notify"), id="no candidate allows it"),
+    ],
+)
+def test_no_doubt_about_a_price_starts_what_no_candidate_may_act_on(changed: str):
+    deployment = stopped(DOUBTED[0])
+    deployment.policy = policy(changed)
+    for _ in range(24):
+        deployment.sweep_after(hours=1)
+    assert [TOLD in mail for mail in mails(deployment)] == [True]
+    assert not deployment.cloud.things["churn"].running_since
+
+
+def test_time_outside_the_canary_uses_up_an_enrolment_in_doubt():
+    deployment = stopped(DOUBTED[0])
+    deployment.policy = policy(DOUBTED[0] + CANARY)
+    for _ in range(2):
+        deployment.sweep_after(hours=1)
+    deployment.policy = policy(DOUBTED[0])
+    deployment.cloud.log.clear()
+    for _ in range(24):
+        deployment.sweep_after(hours=1)
+    assert [move for move, _, _ in deployment.cloud.log] == []

@@ -200,3 +200,13 @@ def test_known_topics_are_one_row_without_history():
     deployment = held_once()
     assert history_of(deployment.ledger, "overview") == []
     assert deployment.ledger.read_row("summary").version == 2
+
+
+def test_a_run_over_thousands_of_places_replaces_every_other_summary():
+    rows = [Coverage(cloud="aws", account=f"{n:012}", region="r", kind="k", status=Status.OK) for n in range(5_000)]
+    row = NamedRow()
+    for n, read in enumerate((rows[:100], rows[1:], rows)):
+        places = summary_mail._read_places(replace(report(), coverage=read))
+        mine = summary_mail.SentSummary(run=f"r{n}", started="", places=places, topics={})
+        row = NamedRow(values=summary_mail._with_summary(mine, row))
+        assert [each.run for each in summary_mail.sent_summaries(row)] == [f"r{n}"]

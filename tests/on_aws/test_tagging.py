@@ -169,3 +169,18 @@ def test_its_own_tags_apply_where_nothing_protects(account: Account, cloud: Clou
     own = {"reaper:owner": "b@example.com", "reaper:hours": "mon-fri 09:00-18:00 UTC"}
     arns = [account.notebook("own", tags=own).arn, account.notebook("outer", tags=outer).arn]
     assert tags.read_tags_now(cloud, *arns) == {**own, "team": "a"}
+
+
+@pytest.mark.parametrize(
+    ("own", "expected"),
+    [
+        pytest.param({"reaper:keep-until ": "2026-11-01"}, 1, id="both end with a blank"),
+        pytest.param({"reaper:keep-until": "2026-11-01", "reaper:keep-until ": "2026-11-02"}, 1, id="its own has both"),
+        pytest.param({"reaper:keep-until ": "2027-11-02"}, 2, id="both protect"),
+    ],
+)
+def test_a_key_that_ends_with_a_blank_hides_no_outer_tag(own: dict[str, str], expected: int):
+    for outer in ({"reaper:keep-until ": "2026-12-31"}, {"reaper:keep-until": "2026-12-31"}):
+        merged = tags._inside(outer, own)
+        assert own.items() <= merged.items()
+        assert len(read_tags(merged, datetime(2026, 11, 27, tzinfo=UTC)).reasons) == expected

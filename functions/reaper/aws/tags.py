@@ -101,8 +101,12 @@ def tags_of(by_arn: TagsByArn | None, *arns: str) -> Tags | None:
 
 def _inside(outer: Tags, own: Tags) -> Tags:
     """Its own tags, over those of what it lives in, of which those that may protect stay: `PROTECTING_TAGS`."""
-    shadowed = {key for key in outer if plain_key(key) in PROTECTING_TAGS and key.rstrip() in own}
-    return {f"{key} " if key in shadowed else key: value for key, value in outer.items()} | own
+    merged, named = dict(own), {key.rstrip() for key in own}
+    for key, value in outer.items():
+        while key in merged and plain_key(key) in PROTECTING_TAGS and key.rstrip() in named:
+            key += " "
+        merged.setdefault(key, value)
+    return merged
 
 
 def _tags_of_arn(spelled: Mapping[str, Tags | None], arn: str) -> Tags | None:

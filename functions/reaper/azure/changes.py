@@ -115,8 +115,9 @@ def require_same(before: UndoState, now: UndoState, permission: str, subject: st
     """Raises CloudError if `subject` isn't the same as before, or if that can't be known."""
     was_created, created = (parse_time(state.get(CREATED_KEY)) for state in (before, now))
     if was_created is None or created is None:
-        because = f"{subject} has no known creation time and may be another one"
-    elif was_created != created:
+        text = f"{subject} has no known creation time, so it may be another one; the reaper left it alone"
+        raise CloudError(Reason.REFUSED, permission, text)
+    if was_created != created:
         because = f"{subject} was recreated on {created:%Y-%m-%d %H:%M} UTC"
     else:
         keys = [key for key in ("size", "model") if _lower_if_text(now.get(key)) != _lower_if_text(before.get(key))]

@@ -306,13 +306,16 @@ def read_tags(value: object) -> Tags:
 def inherited_tags(*layers: Tags) -> Tags:
     """A resource's own tags, passed first, over those of its containers; None if any layer couldn't be read. `PROTECTING_TAGS` of containers stay."""
     merged: dict[str, str] = {}
-    for depth, layer in enumerate(layers):
+    for layer in layers:
         if layer is None:
             return None
         known = {key.lower() for key in merged}
-        hidden = {key for key in layer if key.lower() in known}
-        kept = {f"{key}{depth * ' '}": layer[key] for key in hidden if plain_key(key) in PROTECTING_TAGS}
-        merged |= kept | {key: text for key, text in layer.items() if key not in hidden}
+        for key, text in layer.items():
+            while key.lower() in known and plain_key(key) in PROTECTING_TAGS:
+                key += " "
+            if key.lower() not in known:
+                merged[key] = text
+                known.add(key.lower())
     return merged
 
 

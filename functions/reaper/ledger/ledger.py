@@ -12,6 +12,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from reaper.errors import CloudError, Reason
+from reaper.idle_period import VOID_AHEAD
 from reaper.ledger import rows
 from reaper.ledger.rows import HistoryEntry, NamedRow, Recalled, RunStatistics, Unfinished, Visit, sortable_time
 from reaper.ledger.store import LAST_NAME, NEVER, AtVersion, Category, FreeFor, Having, Key, Row, RowStore
@@ -64,10 +65,11 @@ class Ledger:
         """Write `memory` if the stored version is still `expected_version` (0: no memory), and raise the version by one.
 
         Sets or removes only columns that this version of the product knows, and of these only `fields` if given: a forgotten memory that is
-        still stored is only replaced as a whole. `now` becomes the row's `written_at`. Ignores `memory.version`.
+        still stored is only replaced as a whole. Ignores `memory.version`. `now` becomes the row's `written_at`, unless a fast clock wrote a later one.
         Returns False if the version changed: nothing was written; recall and decide again.
         """
-        columns = rows.memory_columns(replace(memory, written_at=now), fields)
+        ahead = memory.written_at is not None and now < memory.written_at <= now + VOID_AHEAD
+        columns = rows.memory_columns(replace(memory, written_at=memory.written_at if ahead else now), fields)
         lapsed_before = _retained_since(now) if fields is None or expected_version else None
         return self.store.change(
             memory_key(resource_id),

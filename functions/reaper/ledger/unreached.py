@@ -27,11 +27,6 @@ IDS_COLUMN = "ids"
 MAX_DOUBTED = 1000
 
 
-def read_unreached(ledger: Ledger) -> frozenset[PlaceName]:
-    """The places that earlier runs had no time for. A row that can't be understood names none. Raises CloudError."""
-    return _places_in(ledger.read_row(UNREACHED_ROW).values)
-
-
 def read_hints(ledger: Ledger) -> tuple[frozenset[PlaceName], frozenset[str]]:
     """The same, and the IDs of what to read as a whole. Raises CloudError."""
     rows = ledger.read_rows((UNREACHED_ROW, DOUBTED_ROW))
@@ -72,7 +67,7 @@ def record_unreached(ledger: Ledger, rows: Iterable[Coverage], now: datetime) ->
     """Remember the places that these rows say weren't reached, and forget those that were. Raises CloudError."""
     cloud_rows = [row for row in rows if not row.is_own]
     unreached = {place_name(row) for row in cloud_rows if NOT_REACHED in (row.error or "")}
-    before = read_unreached(ledger)
+    before = _places_in(ledger.read_row(UNREACHED_ROW).values)  # a row that can't be understood names none
     opened = {(row.cloud, row.account) for row in cloud_rows}
     reached = {place for place in before if place[2] is None and place[:2] in opened} | {place_name(row) for row in cloud_rows}
     after = (before - reached) | unreached

@@ -42,6 +42,7 @@ MAX_SUMMARIES, MAX_CHARACTERS, MAX_MARKS = 8, 300_000, 4_000
 """The most of them, the most characters of all, and the most marks of places, and of exact topics, that each of them lists."""
 BUDGETS_ROW = "budgets"
 """The row with the budgets that are exceeded: by a mark of the name since when, a digest of the places of the run that saw it, and `KEPT`."""
+EVERYWHERE = frozenset({"*"})
 KEPT, LOW, TOLD_AGAIN_AFTER = "kept", 0.9, timedelta(days=3)
 """The word for one that is kept, which part of it is low, and after how long it is news again if it wasn't low meanwhile."""
 BITS_PER_TOPIC, MAX_BITS, HASHES_PER_TOPIC = 64, 1 << 20, 8
@@ -169,22 +170,27 @@ def sent_summaries(row: NamedRow) -> list[SentSummary]:
 
 def _with_summary(mine: SentSummary, row: NamedRow) -> dict[str, str]:
     """The row with that summary, which takes the place of those that it covers. The oldest are forgotten if there are too many."""
-    kept = [each for each in sent_summaries(row) if not each.places <= mine.places]
+    kept = [each for each in sent_summaries(row) if mine.places != EVERYWHERE and not each.places <= mine.places]
     texts = [adapter(SentSummary).dump_json(each).decode() for each in [mine, *kept]][:MAX_SUMMARIES]
     lengths = accumulate(map(len, texts))
     return {str(n): text for n, (text, length) in enumerate(zip(texts, lengths, strict=True)) if length <= MAX_CHARACTERS}
 
 
 def _read_places(report: Report) -> frozenset[str]:
-    """Marks of the targets and kinds that the run read."""
-    read = [row for row in report.coverage if not row.is_own and row.status in READ_STATUSES]
-    return frozenset(mark[:8] for mark in _marks(f"{row.cloud} {row.account} {row.region} {row.kind}" for row in read))
+    """Marks of the targets and kinds that the run read; of more than MAX_MARKS, the one that stands for all there are."""
+    read = {
+        (row.cloud, row.account, row.region, row.kind)
+        for row in report.coverage
+        if not row.is_own and row.status in READ_STATUSES
+    }
+    return EVERYWHERE if len(read) > MAX_MARKS else frozenset(_topic_mark(" ".join(map(str, place)))[:8] for place in read)
 
 
 def _is_older(report: Report, last: SentSummary, mails: NoticeRound) -> bool:
     """Whether that summary is of a run that read all of its places and started later, and not by a wrong clock."""
     started, latest = sortable_time(report.run.started_at), sortable_time(mails.context.clock() + MAX_CLOCK_SKEW)
-    return _read_places(report) <= last.places and started < last.started <= latest
+    is_within = last.places == EVERYWHERE or _read_places(report) <= last.places
+    return is_within and started < last.started <= latest
 
 
 def topics_row(exact: Iterable[str], many: Collection[str]) -> dict[str, str]:

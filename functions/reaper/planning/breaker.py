@@ -20,7 +20,7 @@ from reaper.ledger.ledger import Ledger, target_from_text
 from reaper.ledger.rows import RunStatistics
 from reaper.model import Memory, Run, State
 from reaper.pending import holds
-from reaper.pending.acted import ActedOn, acted_on, without
+from reaper.pending.acted import ActedOn, acted_on
 from reaper.pending.holds import Breaker, HoldRow, HoldRows, KindInTarget, PlaceCount, RunScope, Shares, Usual
 from reaper.planning.possible_actions import is_stopped_by_hours, snooze_sentence
 from reaper.policy.rules import effective_rule
@@ -75,9 +75,15 @@ def add_counts(sums: dict[KindInTarget, PlaceCount], more: PlaceCounts) -> None:
 def ended_before(cases: Iterable[Case], acted: Iterable[ActedOn], rows: HoldRows) -> tuple[ActedOn, ...]:
     """What runs ended in the last hours, or before a jump that still stands: not what office hours asked for, was judged since, or is protected."""
     stood = (each for row in rows.values() for jump in row.jumps for each in jump.acted)
-    there = [acted_on(case) for case in cases if case.verdict.state in {State.IDLE, State.ACTIVE} or case.rule.protected_because]
-    left = without({each.digest: each for each in (*stood, *acted)}.values(), there)
-    return tuple(each for each in left if not each.by_hours)
+    there = {acted_on(case).digest for case in cases if _is_judged_since(case)}
+    left = {each.digest: each for each in (*stood, *acted) if not each.by_hours and each.digest not in there}
+    return tuple(left.values())
+
+
+def _is_judged_since(case: Case) -> bool:
+    """Whether what was ended is known to be used, idle, protected or on hours now. A protection in doubt, as by an unknown price, is none."""
+    kept = case.rule.protected_because and not case.rule.in_doubt
+    return bool(kept) or case.verdict.state in {State.IDLE, State.ACTIVE} or is_stopped_by_hours(case)
 
 
 def with_ended(counts: PlaceCounts, ended: Iterable[ActedOn], cases: Iterable[Case]) -> PlaceCounts:

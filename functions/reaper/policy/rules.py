@@ -39,8 +39,10 @@ def effective_rule(policy: Policy, resource: Resource, usd_per_hour: float | Non
     rule = _combined_rule(policy, resource, specs, now, requests)
     if rule.hours:
         rule = replace(rule, delete_after=None)
-    if policy.enforce_only is not None and rule.action.rank > Ceiling.NOTIFY.rank and not policy.enforce_only.covers(resource):
-        rule = _with_note(replace(rule, action=Ceiling.NOTIFY, only_notices=True, delete_after=None), NOT_IN_ENFORCE_ONLY)
+    may_act = rule.in_doubt or rule.action.rank > Ceiling.NOTIFY.rank
+    if policy.enforce_only is not None and may_act and not policy.enforce_only.covers(resource):
+        action = min(rule.action, Ceiling.NOTIFY, key=lambda ceiling: ceiling.rank)
+        rule = _with_note(replace(rule, action=action, only_notices=True, delete_after=None), NOT_IN_ENFORCE_ONLY)
     accepted = accepted_because(policy, resource, usd_per_hour, now)
     if accepted:
         rule = replace(rule, protected_because="; ".join(filter(None, (rule.protected_because, accepted))))
@@ -161,7 +163,7 @@ def _gentlest_rule(rules: Sequence[Rule], now: datetime) -> Rule:
         stop_by="native" if all(r.stop_by == "native" for r in rules) else "stop",
         hours=_gentlest_hours([r.hours for r in rules], now),
         protected_because=next((r.protected_because for r in rules if r.protected_because), None),
-        only_notices=any(r.only_notices for r in rules),
+        only_notices=any(r.only_notices for r in rules) or all(r.action.rank < Ceiling.STOP.rank for r in rules),
         delete_after=_longest_if_all([r.delete_after for r in rules]),
         business_days=_most_business_days([r.business_days for r in rules if r.business_days]),
         freezes=merged(freeze for r in rules for freeze in r.freezes),

@@ -66,7 +66,8 @@ def coverage_gaps(report: Report) -> list[CoverageGap]:
     """Every problem once, the worst and most widespread first."""
     groups: dict[tuple[Status, str | None, str], list[Coverage]] = {}
     for row in report.gaps:
-        groups.setdefault((row.status, row.missing, _comparable_error(row)), []).append(row)
+        error = VARYING_PARTS.sub("", clean_line(CALL_PREFIX.sub("", row.error or ""), 500))  # without what differs between calls
+        groups.setdefault((row.status, row.missing, error), []).append(row)
     ranked = sorted(groups.items(), key=lambda pair: (WORST_FIRST.index(pair[0][0]), -len(pair[1])))
     return [_coverage_gap(rows) for _, rows in ranked]
 
@@ -115,11 +116,6 @@ def _gap_place(where: str, kinds: Sequence[str], cloud: str, again: bool) -> str
         return f"all of {clean_line(cloud) if where == UNKNOWN_ACCOUNT else where}"
     named = f"the same {len(kinds)} kinds" if again and len(kinds) > 1 else ", ".join(kinds)
     return f"{named} in {where}"
-
-
-def _comparable_error(row: Coverage) -> str:
-    """The error without what differs between calls: the call, its place, its address and its number."""
-    return VARYING_PARTS.sub("", clean_line(CALL_PREFIX.sub("", row.error or ""), 500))
 
 
 def _coverage_map(cloud: str, rows: Sequence[Coverage]) -> CoverageMap:

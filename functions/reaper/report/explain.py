@@ -118,7 +118,11 @@ def explain_row(row: SavedFinding, run: SavedRun | FinishedRun, live: Live | Non
     yield explain_line("verdict", f"{row.state}{sure}{idle}: {row.because}")
     yield from _memory_lines(row.id, live.known) if live else _saved_memory_lines(row)
     if live:
-        yield from _possible_lines(*live)
+        finding, known = live
+        for action, blocked in finding.case.blocked.items():
+            forbidden = _forbidden_because(finding, action, known)
+            note = f"not allowed because {forbidden}" if forbidden else "possible now"
+            yield explain_line("kind can", f"{action}, {f'blocked because {blocked.because}' if blocked else note}")
     if row.next:
         yield explain_line("next", _next_text(row.next, run.currency))
     yield explain_line("step", f"{row.step}: {row.step_because}")
@@ -142,14 +146,6 @@ def _price_text(row: SavedFinding, currency: Currency) -> str:
     if row.price and row.usd_per_hour is not None:
         price = Price(usd_per_hour=row.usd_per_hour, source=row.price.source, as_of=row.price.as_of)
     return f"{format_usd(price.usd_per_hour, 4, currency)}/hour ({price.source}, {price.as_of})" if price else "unknown"
-
-
-def _possible_lines(finding: Finding, known: ExplainContext) -> Iterator[str]:
-    """What its kind can do, and what prevents that."""
-    for action, blocked in finding.case.blocked.items():
-        forbidden = _forbidden_because(finding, action, known)
-        note = f"not allowed because {forbidden}" if forbidden else "possible now"
-        yield explain_line("kind can", f"{action}, {f'blocked because {blocked.because}' if blocked else note}")
 
 
 def _forbidden_because(finding: Finding, action: StepName, known: ExplainContext) -> str | None:

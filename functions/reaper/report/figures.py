@@ -63,7 +63,12 @@ def run_figures(report: Report) -> tuple[Figure, ...]:
         Figure(name="Calls", value=sums.calls),
         Figure(name="SweepSeconds", value=seconds, unit=Unit.SECONDS),
         Figure(name="Skipped", value=int(is_skipped(report.coverage))),
-        *_savings_figures(report),
+        # None without savings, so that a ledger that can't be read never looks like $0.
+        *(
+            [Figure(name="SavedUSDMonthToDate", value=report.savings.month.ours.saved_usd, unit=Unit.NONE)]
+            if report.savings
+            else ()
+        ),
         *_kind_figures(report),
         *_tag_figures(report),
     )
@@ -102,12 +107,6 @@ def _tag_figures(report: Report) -> Iterable[Figure]:
         yield Figure(name="USDPerHour", value=round(group.money.usd_per_hour, 4), unit=Unit.NONE, tag=name)
         idle = summary.idle_money(group.findings)
         yield Figure(name="IdleUSDPerHour", value=round(idle.usd_per_hour, 4), unit=Unit.NONE, tag=name)
-
-
-def _savings_figures(report: Report) -> Iterable[Figure]:
-    """Month to date, in UTC; none if the report has no savings, so that a ledger that can't be read never looks like $0."""
-    if report.savings:
-        yield Figure(name="SavedUSDMonthToDate", value=report.savings.month.ours.saved_usd, unit=Unit.NONE)
 
 
 def _kind_figures(report: Report) -> Iterable[Figure]:

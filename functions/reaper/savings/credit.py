@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from reaper import idle_period
 from reaper.case import Case, Finding, Price
-from reaper.model import ENDING_ACTIONS, BilledPart, Memory, Resource, Result, State, StepName, Target
+from reaper.model import ENDING_ACTIONS, BilledPart, Memory, Result, State, StepName, Target
 from reaper.planning.possible_actions import CONFIRM_WITHIN
 from reaper.planning.valid_notice import void_because
 from reaper.policy.tags import tag_values
@@ -226,7 +226,9 @@ def _count_look(saving: Saving, look: Look) -> Counted:
         return _counted_on(known, look)
     changed_at = case.resource.changed
     is_changed = changed_at is not None and changed_at > max(own_call_at + idle_period.STOPPING_FOR, saving.looked_at)
-    if _is_recreated(case, saving) or (is_changed and not _keeps_its_shape(case.resource, saving)):
+    # Some kinds note a change whenever a job comes and goes: it is none if its shape is that of the last look.
+    is_same = case.resource.fingerprint is not None and saving.fingerprint in {None, case.resource.fingerprint}
+    if _is_recreated(case, saving) or (is_changed and not is_same):
         return Counted(saving=None)
     known = replace(known, fingerprint=case.resource.fingerprint)
     is_at_rest = _is_at_rest(case, saving, own_call_at, look.at)
@@ -262,11 +264,6 @@ def _credit(saving: Saving, until: datetime) -> Span | None:
 def _is_recreated(case: Case, saving: Saving) -> bool:
     created = case.resource.created
     return created is not None and created > saving.at
-
-
-def _keeps_its_shape(resource: Resource, saving: Saving) -> bool:
-    """Whether a change leaves it as it was at the last look. Some kinds note a change whenever a job comes and goes."""
-    return resource.fingerprint is not None and saving.fingerprint in {None, resource.fingerprint}
 
 
 def _is_at_rest(case: Case, saving: Saving, own_call_at: datetime, now: datetime) -> bool:

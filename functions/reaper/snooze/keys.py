@@ -85,7 +85,10 @@ class Keyring:
         if self._is_read_due(now, wanted) and self._lock.acquire(timeout=self._wait_s(now, wanted)):
             try:
                 if self._is_read_due(now, wanted):  # another thread may have read it meanwhile
-                    self._read_secret(now)
+                    self._cached = (now, parse_keys(self._fetch(), self._where, self._deployment))
+                    self._failed_at = self.failure = None
+            except ReaperError as error:
+                self._failed_at, self.failure = now, error
             finally:
                 self._lock.release()
         if cached := self._usable_keys(now):
@@ -115,13 +118,6 @@ class Keyring:
         """The cached keys, or None if they are too old."""
         cached = self._cached
         return cached[1] if cached and now - cached[0] < MAX_AGE else None
-
-    def _read_secret(self, now: datetime) -> None:
-        try:
-            self._cached = (now, parse_keys(self._fetch(), self._where, self._deployment))
-            self._failed_at = self.failure = None
-        except ReaperError as error:
-            self._failed_at, self.failure = now, error
 
 
 def _secrets_by_id(fields: dict[str, Any]) -> dict[str, bytes]:

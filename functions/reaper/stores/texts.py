@@ -58,7 +58,8 @@ class FolderTexts:
         try:
             return Path(address).read_bytes().decode()
         except (OSError, ValueError) as error:
-            reason = Reason.GONE if isinstance(error, FileNotFoundError) else Reason.UNREADABLE
+            is_gone = isinstance(error, FileNotFoundError) and Path(address).parent.is_dir()  # else its place isn't there
+            reason = Reason.GONE if is_gone else Reason.UNREADABLE
             raise CloudError(reason, OPERATION, f"{address} can't be read: {error}", code=type(error).__name__) from error
 
     def list_texts(self, place: str) -> list[str]:
