@@ -9,7 +9,7 @@ from its start. An audit changes nothing and sends nothing to owners, so it may 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
@@ -153,31 +153,22 @@ def load_acted(text: str) -> Acted:
 
 
 def _with_details(case: Case) -> Case:
-    return replace(case, resource=_read_resource(case.resource))
+    """The case with its resource's details as its kind's own type."""
+    return replace(case, resource=_read_resources(case.resource))
 
 
-def _read_resource(resource: Resource) -> Resource:
-    """The resource with its details as its kind's own type."""
-    return replace(resource, details=_read_details(resource))
-
-
-def _read_details(resource: Resource) -> Any:
-    if (kind := registry.find_kind(resource.kind)) is None:
-        raise ValueError(f"this version has no kind {resource.kind!r}")
-    form = kind.details
-    if resource.details is None or form is None:
-        return resource.details
-    return _map_resources(adapter(form).validate_python(resource.details), _read_resource)
-
-
-def _map_resources(value: Any, change: Callable[[Resource], Resource]) -> Any:
-    """The value with `change` made to every resource in its fields and tuples."""
+def _read_resources(value: Any) -> Any:
+    """The value, with the details of every resource in its fields and tuples as their kind's own type."""
     if isinstance(value, Resource):
-        return change(value)
+        if (kind := registry.find_kind(value.kind)) is None:
+            raise ValueError(f"this version has no kind {value.kind!r}")
+        if value.details is None or kind.details is None:
+            return value
+        return replace(value, details=_read_resources(adapter(kind.details).validate_python(value.details)))
     if isinstance(value, tuple):
-        return tuple(_map_resources(item, change) for item in value)
+        return tuple(map(_read_resources, value))
     if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **{f.name: _map_resources(getattr(value, f.name), change) for f in fields(value) if f.init})
+        return replace(value, **{f.name: _read_resources(getattr(value, f.name)) for f in fields(value) if f.init})
     return value
 
 

@@ -165,6 +165,11 @@ def with_unknown_result(memory: Memory) -> Memory:
     return with_result(memory, Result.FAILED, because)
 
 
+def closed_unknown(memory: Memory) -> Memory:
+    """The memory with an action that is still open closed with an unknown result."""
+    return with_unknown_result(memory) if is_unfinished(memory) else memory
+
+
 def left_stopped(memory: Memory) -> Memory:
     """The memory of what office hours stopped and don't start: its owner gets a mail, and other hours need a new notice."""
     because = f"{memory.last_action_because}; it is protected or its office hours no longer apply, so it isn't started for now"

@@ -155,7 +155,8 @@ def session_of(target: Target, sessions: Iterable[CloudSession], rows: Sequence[
 
 def is_available(settings: Settings, cloud: str, progress: Callable[[str], None]) -> bool:
     """Whether a cloud can be swept from here. Raises SettingsError if the settings name it and its SDK isn't installed."""
-    is_named = settings.cloud == cloud or _is_named(settings, cloud)
+    aws = (settings.regions, settings.accounts, settings.organization, settings.ous)
+    is_named = settings.cloud == cloud or any(aws if cloud == "aws" else (settings.subscriptions, settings.management_group))
     try:
         import_module(f"reaper.{cloud}.targets")
     except ImportError as error:
@@ -172,12 +173,6 @@ def is_available(settings: Settings, cloud: str, progress: Callable[[str], None]
 def has_credentials(cloud: str) -> bool:
     """Whether there seems to be a way to sign in to a cloud whose SDK is installed. Makes no call."""
     return bool(import_module(f"reaper.{cloud}.targets").has_credentials())
-
-
-def _is_named(settings: Settings, cloud: str) -> bool:
-    if cloud == "aws":
-        return bool(settings.regions or settings.accounts or settings.organization or settings.ous)
-    return bool(settings.subscriptions or settings.management_group)
 
 
 def _progress_line(account: Account, sessions: Sequence[CloudSession], rows: Sequence[Coverage]) -> str:

@@ -145,7 +145,10 @@ def narrow_settings(settings: Settings, call: Mapping[str, Any], kinds: Collecti
         )
     for name in ("regions", "subscriptions"):
         _require_inside(name, options.get(name, ()), getattr(settings, name))
-    accounts = account_scope.narrow_accounts(settings.account_scope, _scope_of_call(options))
+    units = account_scope.unit_ids("ous", options.get("ous", ()))
+    whole = [account_scope.ORGANIZATION] * options.get("organization", False)
+    asked = account_scope.parse_accounts("accounts", [*options.get("accounts", ()), *units, *whole])
+    accounts = account_scope.narrow_accounts(settings.account_scope, asked)
     options |= {
         **asdict(accounts),
         "exclude_accounts": (
@@ -156,14 +159,6 @@ def narrow_settings(settings: Settings, call: Mapping[str, Any], kinds: Collecti
         "kinds": expand_kinds(options.get("kinds", settings.kinds), kinds),
     }
     return replace(settings, **options)
-
-
-def _scope_of_call(options: Mapping[str, Any]) -> AccountScope:
-    """The accounts that a call names, in `accounts`, `ous` and `organization`."""
-    words = [*options.get("accounts", ()), *account_scope.unit_ids("ous", options.get("ous", ()))]
-    return account_scope.parse_accounts(
-        "accounts", [*words, *([account_scope.ORGANIZATION] * options.get("organization", False))]
-    )
 
 
 def _option_name(key: str) -> str:

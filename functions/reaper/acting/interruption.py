@@ -22,7 +22,7 @@ from reaper.ledger.rows import HistoryEntry, Unfinished
 from reaper.ledger.update import update_memory
 from reaper.model import Memory, Resource, StepName
 from reaper.pending import intents
-from reaper.pending.unfinished import UntoldAction, outcome_in, unlisted_resource
+from reaper.pending.unfinished import UntoldAction, unlisted_resource
 from reaper.sessions import CloudSession
 
 PUT_BACK_WITHIN = timedelta(hours=24)
@@ -113,4 +113,4 @@ def _closed(hint: Unfinished, result: PutBackResult, begun_at: datetime, context
         return None
     entry = HistoryEntry(id=hint.id, when=now, what=result.state.value, by=hint.run, because=because)
     context.ledger.add_history(entry)
-    return UntoldAction(hint=hint, outcome=outcome_in(memory))
+    return UntoldAction(hint=hint, outcome=intents.outcome_in(memory))

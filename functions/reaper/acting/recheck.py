@@ -137,7 +137,7 @@ def count_action(case: Case, task: Task) -> None:
     same time. Raises ActionWithdrawn if one more would exceed a cap, or if the ledger can't tell.
     """
     ledger, name = task.context.ledger, acted.acted_row(holds.account_key(case.resource.target))
-    own = acted.acted_on(case, task.began)
+    own = acted.acted_on(case, task.run.started_at)
 
     def attempt() -> str | None:
         row, now = ledger.read_row(name), task.context.clock()
