@@ -6,7 +6,7 @@ any mail is sent. Without a ledger, or in audit, nothing is written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from reaper import __version__, handover, idle_period, memory_updates, plan
 from reaper.case import Case, Coverage, Step
-from reaper.coverage import NOT_REACHED, add_failure_row, failure_row, skipped_row, target_of_row, with_replaced_rows
+from reaper.coverage import NOT_REACHED, RUNS, SKIPPED, add_failure_row, failure_row, own_row, target_of_row, with_replaced_rows
 from reaper.errors import CloudError, ReaperError
 from reaper.handover import Decided, Decision, Observed
 from reaper.ledger.lease import RunLeases
@@ -24,7 +24,7 @@ from reaper.ledger.opening import ensure_format
 from reaper.ledger.rows import Recalled, Unfinished
 from reaper.model import ACTIONS, ENDING_ACTIONS, Memory, Mode, Run, State, Status, StepName, Target
 from reaper.pending import holds, intents, lost, plan_file, unfinished
-from reaper.pending.holds import KindInTarget, PlaceCount, RunScope
+from reaper.pending.holds import Breaker, KindInTarget, PlaceCount, RunScope
 from reaper.pending.lost import StoredManifest
 from reaper.pending.plan_file import PlanFile
 from reaper.pending.recall import (
@@ -37,7 +37,7 @@ from reaper.pending.recall import (
 from reaper.pending.unfinished import UntoldAction
 from reaper.planning import breaker, coming, dates, holding, possible_actions
 from reaper.planning.breaker import PlaceCounts
-from reaper.planning.holding import Limited, Planned, Swept
+from reaper.planning.holding import Planned, Swept
 from reaper.planning.valid_notice import without_void_notice
 from reaper.policy import owners, send_window
 from reaper.policy.schema import Policy
@@ -193,7 +193,7 @@ def _plan_part(part: Observed, phase: _Phase) -> _Part:
 def _refused_because(part: Observed, phase: _Phase) -> str | None:
     if part.run.version != __version__:
         return f"version {part.run.version} observed it, and this is {__version__}"
-    return phase.context.refused_because or handover.too_old_to_decide(part.run, phase.now)
+    return phase.context.refused_because or handover.too_old(part.run, phase.now, handover.DECIDE_WITHIN)
 
 
 def _plan_resources(part: Observed, leases: RunLeases, phase: _Phase) -> _Part:
@@ -289,34 +289,35 @@ def _undecided(case: Case, because: str) -> Planned:
 def _decided(whole: _Part, phase: _Phase) -> Decided:
     leases, failures = phase.leases, phase.failures
     if whole.meets_other_run and leases and not (leases.targets or leases.failures):
-        failures.append(skipped_row())
+        failures.append(own_row(RUNS, SKIPPED))
     untold = whole.untold
     if leases and phase.ledger and not phase.context.notices_only:
         untold += recall_left_targets(whole.coverage, leases, phase.now, failures)
-    limited = _apply_limits(whole, phase)
-    planned = [replace(each, decision=_with_reminders(each, phase)) for each in limited.planned]
+    planned, jumps, unusual = _apply_limits(whole, phase)
+    planned = [replace(each, decision=_with_reminders(each, phase)) for each in planned]
     planned = holding.without_unsent(planned, phase.context.policy, phase.run.mode, phase.opens_at)
     return Decided(
         run=phase.run,
         decided_at=phase.now,
         leased=tuple(sorted(leases.targets, key=str)) if leases else (),
-        decisions=tuple(_with_next(each, limited, phase) for each in planned),
+        decisions=tuple(_with_next(each, unusual, phase) for each in planned),
         untold=untold,
         interrupted=whole.interrupted,
-        unusual=tuple(sorted(limited.unusual)),
-        jumps=limited.jumps,
+        unusual=tuple(sorted(unusual)),
+        jumps=jumps,
         coverage=(*whole.refused_rows, *failures),
         by_plan=phase.context.agreed is not None,
     )
 
 
-def _apply_limits(whole: _Part, phase: _Phase) -> Limited:
+def _apply_limits(whole: _Part, phase: _Phase) -> tuple[Sequence[Planned], tuple[Breaker, ...], Collection[KindInTarget]]:
     """Put on hold what exceeds a limit, send no notices where the idle share jumped, and record both, by version, before any mail.
 
-    If the ledger fails, everything is on hold.
+    Returns the plan, the jumps that stand, and the places whose idle share says nothing about what is usual. If the ledger fails, everything is
+    on hold.
     """
     if phase.ledger is None:
-        return Limited(planned=whole.planned)
+        return whole.planned, (), ()
     others = whole.left_targets - (phase.leases.targets if phase.leases else set())
     coverage = with_replaced_rows(whole.coverage, whole.refused_rows)
     swept = Swept(
@@ -329,12 +330,14 @@ def _apply_limits(whole: _Part, phase: _Phase) -> Limited:
         notices_only=phase.context.notices_only,
     )
     try:
-        return holding.apply_limits(whole.planned, swept, phase.ledger)
+        planned, rows = holding.apply_limits(whole.planned, swept, phase.ledger)
     except CloudError as error:
         because = f"the holds and the usual idle shares couldn't be read or written: {error}"
         phase.failures.append(failure_row("ledger", error))
-        planned = [holding.without_step(each, because, phase.now, acting=phase.announces) for each in whole.planned]
-        return Limited(planned=planned, unusual=frozenset(whole.places))
+        held = [holding.without_step(each, because, phase.now, acting=phase.announces) for each in whole.planned]
+        return held, (), whole.places.keys()
+    jumps = tuple(chain.from_iterable(row.jumps for row in rows.values()))
+    return planned, jumps, {jump.place for jump in jumps}
 
 
 def _with_reminders(planned: Planned, phase: _Phase) -> Decision:
@@ -351,13 +354,13 @@ def _with_reminders(planned: Planned, phase: _Phase) -> Decision:
     return replace(decision, needs_summary=by_hours and dates.is_summary_due(decision.reported_case, planned.memory, now))
 
 
-def _with_next(planned: Planned, limited: Limited, phase: _Phase) -> Decision:
+def _with_next(planned: Planned, unusual: Collection[KindInTarget], phase: _Phase) -> Decision:
     """The decision with what the policy leads to, and what the kind could do. A hold, a jump, or whatever keeps it from being decided, blocks that."""
     decision, agreed = planned.decision, phase.context.agreed
     case, step, now = decision.reported_case, decision.step, phase.now
     place = holds.kind_in_target_of(case)
-    jumps = step.name is StepName.NONE and not limited.unusual.isdisjoint({place, holds.run_place(place)})
-    is_quiet = jumps and not plan.follows_hours(case, planned.memory, now)
+    is_unusual = place in unusual or holds.run_place(place) in unusual
+    is_quiet = is_unusual and step.name is StepName.NONE and not plan.follows_hours(case, planned.memory, now)
     is_kept = is_quiet or planned.is_blocked or not planned.is_known or step.name is StepName.HOLD
     currency, notice_at = phase.context.policy.prices.shown_in, phase.opens_at or now
     following = coming.next_action(case, planned.memory, now, step if is_kept else None, currency, notice_at)

@@ -106,16 +106,8 @@ class Decided:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KindCalls:
-    """API calls by permission that acting took for one kind."""
-
-    kind: str
-    calls: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Acted:
-    """What `act` did on one target: the outcomes by resource id, the API calls, and a row for each failure.
+    """What `act` did on one target: the outcomes by resource id, the API calls by kind and permission, and a row for each failure.
 
     `settled`: interrupted actions of earlier runs that were settled, whose owners have no mail yet.
     """
@@ -123,7 +115,7 @@ class Acted:
     run: Run
     target: Target
     outcomes: Mapping[str, Outcome] = field(default_factory=dict)
-    calls: tuple[KindCalls, ...] = ()
+    calls: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     coverage: tuple[Coverage, ...] = ()
     settled: tuple[UntoldAction, ...] = ()
 
@@ -182,19 +174,15 @@ def observe_deadline(run: Run, now: datetime, deadline: datetime | None, share: 
     return min((moment for moment in (ends, limit) if moment), default=None)
 
 
-def too_old_to_decide(run: Run, now: datetime) -> str | None:
-    """Why nothing may be decided any more, or None."""
-    return _too_old(run, now, DECIDE_WITHIN)
+def too_old(run: Run, now: datetime, limit: timedelta) -> str | None:
+    """Why nothing may be decided or begun any more, this long after the run began; None if it may."""
+    if not run.mode.writes or now - run.started_at <= limit:
+        return None
+    return f"the run began more than {limit // timedelta(minutes=1)} minutes ago; the next run decides again"
 
 
 def no_time_to_act(run: Run, now: datetime, deadline: datetime | None) -> str | None:
     """Why no action may begin any more, or None. `deadline`: when the process will be ended."""
     if deadline and now > deadline - ACT_MARGIN:
         return "this run's time is nearly over; the next sweep carries it out"
-    return _too_old(run, now, ACT_WITHIN)
-
-
-def _too_old(run: Run, now: datetime, limit: timedelta) -> str | None:
-    if not run.mode.writes or now - run.started_at <= limit:
-        return None
-    return f"the run began more than {limit // timedelta(minutes=1)} minutes ago; the next run decides again"
+    return too_old(run, now, ACT_WITHIN)

@@ -96,12 +96,6 @@ def notice_was_about_hours(memory: Memory) -> bool:
     return memory.announced_action is AnnouncedAction.HOURS
 
 
-def notice_outlasts_use(case: Case, memory: Memory) -> bool:
-    """Whether a notice lasts through use: a resource with office hours is used every day, and one mail about it is enough for a while."""
-    by_hours = case.rule.hours is not None and case.rule.hours.by_rule
-    return notice_was_about_hours(memory) or (by_hours and memory.announced_action is None)
-
-
 def without_wrong_notice(case: Case, memory: Memory, now: datetime) -> Memory:
     """The memory without its notice if this look proves use in an hour that the notice called idle. Its addressee is then owed a message.
 

@@ -40,18 +40,16 @@ class PriceBook:
         """US dollars an hour for all parts of a resource together; None if any part, or its price, is unknown."""
         if not resource.parts:
             return None
-        part_prices = [self._part_price(resource, part) for part in resource.parts]
-        prices = [p for p in part_prices if p]
-        if len(prices) < len(part_prices):
-            return None
+        prices: list[Price] = []
+        for part in resource.parts:
+            listed = self.list_price(resource.target.cloud, resource.region.lower(), part)
+            rule = next((rule for rule in self._rules if rule.applies_to(resource, part)), None)
+            if (price := _own_price(rule, listed) if rule else listed) is None:
+                return None
+            prices.append(price)
         usd = sum(p.usd_per_hour * part.count for p, part in zip(prices, resource.parts, strict=True))
         source, own = "; ".join(dict.fromkeys(p.source for p in prices)), any(p.own for p in prices)
         return Price(usd_per_hour=round(usd, 6), source=source, as_of=min(p.as_of for p in prices), own=own)
-
-    def _part_price(self, resource: Resource, part: BilledPart) -> Price | None:
-        listed = self.list_price(resource.target.cloud, resource.region.lower(), part)
-        rule = next((rule for rule in self._rules if rule.applies_to(resource, part)), None)
-        return _own_price(rule, listed) if rule else listed
 
     def list_price(self, cloud: str, region: str, part: BilledPart) -> Price | None:
         """What one unit of the part costs by the snapshot."""

@@ -113,8 +113,10 @@ def open_accounts(
         except CloudError as error:  # of one cloud, which doesn't prevent the sweep of the other
             opened = [], _failure_rows(settings, account, error)
         if not account.is_own:
+            where = f"{account.id} ({account.name})" if account.name else account.id
+            status = f", {opened[1][0].status}" if opened[1] else ""
             with lock:
-                progress(_progress_line(account, *opened))
+                progress(f"account {where}: {count_noun(len(opened[0]), 'region')}{status}")
         return opened
 
     with ThreadPoolExecutor(min(MAX_OPENED_AT_ONCE, max(1, len(accounts)))) as pool:
@@ -173,11 +175,6 @@ def is_available(settings: Settings, cloud: str, progress: Callable[[str], None]
 def has_credentials(cloud: str) -> bool:
     """Whether there seems to be a way to sign in to a cloud whose SDK is installed. Makes no call."""
     return bool(import_module(f"reaper.{cloud}.targets").has_credentials())
-
-
-def _progress_line(account: Account, sessions: Sequence[CloudSession], rows: Sequence[Coverage]) -> str:
-    where = f"{account.id} ({account.name})" if account.name else account.id
-    return f"account {where}: {count_noun(len(sessions), 'region')}" + (f", {rows[0].status}" if rows else "")
 
 
 def _failure_rows(settings: Settings, account: Account, error: ReaperError) -> list[Coverage]:

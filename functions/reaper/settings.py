@@ -236,18 +236,13 @@ def require_kept_memory(settings: Settings) -> Settings:
     return settings
 
 
-def parse_cloud(text: str) -> str:
-    """`aws`, `azure` or `all`. Raises SettingsError for anything else."""
-    if text not in {"aws", "azure", "all"}:
-        raise SettingsError(f"unknown cloud {text!r}; use aws, azure or all")
-    return text
-
-
 def _parse_option(name: str, value: Any) -> Any:
     if name in {"mode", "cloud"}:
         if not isinstance(value, str):
             raise SettingsError(f"{name}: {value!r} is not a string")
-        return parse_mode(value, name) if name == "mode" else parse_cloud(value)
+        if name == "cloud" and value not in {"aws", "azure", "all"}:
+            raise SettingsError(f"unknown cloud {value!r}; use aws, azure or all")
+        return parse_mode(value, name) if name == "mode" else value
     if name == "organization":
         if not isinstance(value, bool):
             raise SettingsError(f"{name}: {value!r} is not true or false")

@@ -186,8 +186,9 @@ def _record_intent(manifest: Manifest, resource: Resource, memory: Memory, task:
     hint = unfinished.unfinished_entry(case.resource, case.owner, manifest.action, task.run.id, now)
     own_intent = Intent(before=memory, written=memory_updates.before_action(memory, begun), hint=hint)
     because = "its ledger record changed a moment ago, and it may be snoozed"
-    try:
-        if intents.write_intent(task.context.ledger, own_intent, now):
+    try:  # whatever happens here, a write may have taken effect although its reply was lost
+        task.context.ledger.add_unfinished(hint)
+        if task.context.ledger.remember(hint.id, own_intent.written, memory.version, now):
             return own_intent
     except CloudError as error:
         because = f"the ledger couldn't be written before the action: {error}"

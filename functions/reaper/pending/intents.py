@@ -70,15 +70,6 @@ def host_memory(resource: Resource, memories: Mapping[str, Memory]) -> Memory | 
     return max(host_memories, key=lambda memory: memory.snoozed_until or LONG_AGO, default=None)
 
 
-def write_intent(ledger: Ledger, intent: Intent, now: datetime) -> bool:
-    """Write the hint and, on the version that was read, the row. Returns False if another writer came first.
-
-    If that is so, and if it raises CloudError, take the intent back: a write may have taken effect although its reply was lost.
-    """
-    ledger.add_unfinished(intent.hint)
-    return ledger.remember(intent.hint.id, intent.written, intent.before.version, now)
-
-
 def update_intent(ledger: Ledger, hint: Unfinished, change: Callable[[Memory], Memory], now: datetime) -> Memory:
     """Change the row of the hint, whatever its version is, as long as it still has that intent. Returns the memory. Raises CloudError."""
     return update_memory(ledger, hint.id, lambda memory: change(memory) if is_same_intent(memory, hint) else memory, now)

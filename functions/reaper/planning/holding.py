@@ -69,17 +69,8 @@ class Swept:
     notices_only: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limited:
-    """The plan after the limits, the places whose idle share says nothing about what is usual, and the jumps that stand."""
-
-    planned: Sequence[Planned]
-    unusual: frozenset[KindInTarget] = frozenset()
-    jumps: tuple[Breaker, ...] = ()
-
-
-def apply_limits(planned: Sequence[Planned], swept: Swept, ledger: Ledger) -> Limited:
-    """The plan after limits and jumps, once both are recorded, by version. Raises CloudError."""
+def apply_limits(planned: Sequence[Planned], swept: Swept, ledger: Ledger) -> tuple[Sequence[Planned], HoldRows]:
+    """The plan after limits and jumps, once both are recorded, by version, and the rows with these. Raises CloudError."""
     now, caps = swept.scope.now, swept.policy.limits
     known = [each.decision.case for each in planned if each.is_known]
     counts = breaker.count_places(each.decision.reported_case for each in planned if each.is_known)
@@ -88,11 +79,11 @@ def apply_limits(planned: Sequence[Planned], swept: Swept, ledger: Ledger) -> Li
     for each in (each for each in planned if each.is_known and each.decision.verdict.state is State.IDLE):
         idle[holds.kind_in_target_of(each.decision.case)].append((each.decision.case, each.memory))
 
-    def attempt() -> Limited | None:
+    def attempt() -> tuple[Sequence[Planned], HoldRows] | None:
         read = holds.read_hold_rows(ledger, swept.targets, now)
         if swept.notices_only:
             after = _after_jumps(planned, read.rows, swept)
-            return _limited([_with_step(each, limits.step_under_jumps(each.decision, read.rows)) for each in after], read.rows)
+            return [_with_step(each, limits.step_under_jumps(each.decision, read.rows)) for each in after], read.rows
         ended = breaker.ended_before(known, chain.from_iterable(read.acted.values()), read.rows)
         scope = replace(swept.scope, acted=read.acted, idle=idle, ended=ended)
         idle_or_ended = breaker.with_ended(counts, ended, known)
@@ -102,7 +93,7 @@ def apply_limits(planned: Sequence[Planned], swept: Swept, ledger: Ledger) -> Li
         if swept.announces:
             after, rows = _after_caps(after, rows, counts, replace(swept, scope=scope))
         rows = holds.with_held_accounts(rows)
-        return _limited(after, rows) if not swept.writes or holds.record_rows(ledger, rows, read, now) else None
+        return (after, rows) if not swept.writes or holds.record_rows(ledger, rows, read, now) else None
 
     return write_until_accepted(attempt, f"the row {holds.HOLD_ROW!r}")
 
@@ -155,11 +146,6 @@ def after_jumps(planned: Planned, breakers: Sequence[Breaker], now: datetime, *,
     undated = replace(planned, decision=replace(decision, case=replace(decision.case, blocked=blocked)))
     valid = idle_period.without_notice(memory) if memory.announced_action is not None else memory
     return _planned_again(undated, valid, now, acting)
-
-
-def _limited(planned: Sequence[Planned], rows: HoldRows) -> Limited:
-    standing = tuple(breaker for row in rows.values() for breaker in row.jumps)
-    return Limited(planned=planned, unusual=frozenset(jump.place for jump in standing), jumps=standing)
 
 
 def _with_step(planned: Planned, step: Step, on_hold_since: Iterable[datetime] = ()) -> Planned:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -24,7 +25,6 @@ from reaper.coverage import (
     failure_row,
     place_name,
     summed_failures,
-    with_calls,
     with_replaced_rows,
 )
 from reaper.errors import CloudError, ReaperError, Reason
@@ -47,11 +47,12 @@ def run_coverage(
     """The rows about clouds, with the calls of acting in them, and those about failures in the reaper itself."""
     observed = _without_repeated_rows(row for part in parts for row in part.coverage)
     calls = {
-        (target_acted.target.cloud, target_acted.target.account, target_acted.target.region, kind.kind): kind.calls
+        (target_acted.target.cloud, target_acted.target.account, target_acted.target.region, kind): count
         for target_acted in acted
-        for kind in target_acted.calls
+        for kind, count in target_acted.calls.items()
     }
-    cloud_rows = with_calls(with_replaced_rows(observed, [row for row in decided.coverage if not row.is_own]), calls)
+    newer = with_replaced_rows(observed, [row for row in decided.coverage if not row.is_own])
+    cloud_rows = tuple(replace(row, calls={**Counter(row.calls) + Counter(calls.get(place_name(row), {}))}) for row in newer)
     rows = [row for row in decided.coverage if row.is_own]
     rows += summed_failures([row for target_acted in acted for row in target_acted.coverage if row.kind == "acts"])
     for row in (row for target_acted in acted for row in target_acted.coverage if row.kind != "acts"):
