@@ -223,7 +223,7 @@ def _send_notices(notices: NoticeContext, mails: NoticeRound) -> list[Part]:
     failed = {id_ for id_, f in mails.findings.items() if f.step.name in NOTICES and f.outcome.result is Result.FAILED}
     waiting = {id_: f for id_, f in mails.findings.items() if id_ not in failed and not _must_wait(f, mails)}
     hints = {
-        id_: unfinished.unfinished_entry(f.case.resource, f.case.owner, f.step.name, mails.run.id, mails.now)
+        id_: unfinished.hint_of(f.case, f.step.name, mails.run.id, mails.now)
         for id_, f in waiting.items()
         if f.is_action and is_reportable(f)
     }

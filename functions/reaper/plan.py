@@ -164,17 +164,21 @@ def _notice_step(case: Case, memory: Memory, now: datetime, acting: bool) -> Ste
     if because := reasons.outside_hours_because(case, now):
         return _no_step(because)
     action, last = strongest_action(case, now) if acting else None, idle_period.last_notice_at(memory)
-    if action is None and (because := reasons.recent_notice_because(case, memory, now)):
-        return _no_step(because)
     idle_for = format_duration(case.rule.idle_after)
     if last is None:
         notes = "".join(f"; {note}" for note in case.rule.notes)
         return Step(name=StepName.WARN, because=f"idle for more than {idle_for} under {case.rule.name}{notes}")
-    if action and action_due_at(case, memory, now) is None:
-        what = participle(case.resource, action)
+    reminder_at, told = next_reminder_at(case, last), f"the owner was notified {ago_text(last, now)}"
+    is_daily = is_stopped_by_hours(case) and not idle_period.notice_was_about_hours(memory)  # idle every evening
+    if action is None and is_daily and last <= now < reminder_at:
+        return _no_step(f"{told} and will be notified again in {format_duration(reminder_at - now)}")
+    what, due = participle(case.resource, action) if action else "", action_due_at(case, memory, now) if action else None
+    if action and due is None:
         return Step(name=StepName.WARN, because=f"the owner has not been notified in this idle period that it will be {what}")
-    if now < next_reminder_at(case, last):
-        return _no_step(reasons.waiting_because(case, memory, action, last, now))
+    if due and now < due <= reminder_at:
+        return _no_step(f"{told} and it will be {what} in {format_duration(due - now)}")
+    if now < reminder_at:
+        return _no_step(f"{told} and gets a reminder in {format_duration(reminder_at - now)}")
     if valid_notice_at(case, memory, now) is None:
         return Step(name=StepName.WARN, because=f"idle again for more than {idle_for} after a gap in the evidence")
     return Step(name=StepName.REMIND, because=f"still idle, and the owner was last notified {ago_text(last, now)}")

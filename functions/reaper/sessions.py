@@ -45,18 +45,6 @@ class CloudSession(Protocol):
         ...
 
 
-def open_sessions(
-    settings: Settings, clouds: Sequence[str], progress: Callable[[str], None]
-) -> tuple[list[CloudSession], list[Coverage]]:
-    """Sessions that read everything there is to sweep, and rows for each cloud and account that couldn't be opened.
-
-    Raises SettingsError if nothing is left to sweep.
-    """
-    accounts, unlisted = list_all_accounts(settings, clouds, progress)
-    sessions, unopened = open_accounts(settings, accounts, progress)
-    return sessions, [*unlisted, *unopened]
-
-
 def list_all_accounts(
     settings: Settings, clouds: Sequence[str], progress: Callable[[str], None]
 ) -> tuple[list[Account], list[Coverage]]:

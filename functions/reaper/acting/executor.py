@@ -182,8 +182,7 @@ def _record_intent(manifest: Manifest, resource: Resource, memory: Memory, task:
         created=resource.created,
         changes=task.functions.side_changes(manifest),
     )
-    case = task.decision.case
-    hint = unfinished.unfinished_entry(case.resource, case.owner, manifest.action, task.run.id, now)
+    hint = unfinished.hint_of(task.decision.case, manifest.action, task.run.id, now)
     own_intent = Intent(before=memory, written=memory_updates.before_action(memory, begun), hint=hint)
     because = "its ledger record changed a moment ago, and it may be snoozed"
     try:  # whatever happens here, a write may have taken effect although its reply was lost

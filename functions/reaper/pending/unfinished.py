@@ -38,15 +38,16 @@ class UntoldAction:
     is_open: bool = False
 
 
-def unfinished_entry(resource: Resource, owner: Owner, action: StepName, run: str, at: datetime) -> Unfinished:
+def hint_of(case: Case, action: StepName, run: str, at: datetime) -> Unfinished:
     """The hint of an action of that run."""
+    resource = case.resource
     return Unfinished(
         target=resource.target,
         id=resource.id,
         kind=resource.kind,
         name=resource.name,
         region=resource.region,
-        owner=owner.address,
+        owner=case.owner.address,
         action=action,
         run=run,
         at=at,
@@ -119,8 +120,7 @@ def _lost_hints(hints: Iterable[Unfinished], cases: Mapping[str, Case], memories
     for resource_id in cases.keys() - known:
         memory = readable.get(resource_id, Memory())
         if memory_updates.is_interrupted(memory, run_id) and memory.last_action and memory.last_action_at:
-            case, run = cases[resource_id], memory.last_action_run or ""
-            yield unfinished_entry(case.resource, case.owner, memory.last_action, run, memory.last_action_at)
+            yield hint_of(cases[resource_id], memory.last_action, memory.last_action_run or "", memory.last_action_at)
 
 
 def open_actions(hints: Iterable[Unfinished], memories: Recalled) -> list[UntoldAction]:
@@ -147,8 +147,7 @@ def reopen_left_stopped(
     hints = []
     for id_, memory in memories.items():
         if id_ in cases and memory.last_action_at and possible_actions.is_left_stopped(cases[id_], memory):
-            case, run = cases[id_], memory.last_action_run or ""
-            hints.append(unfinished_entry(case.resource, case.owner, StepName.STOP, run, memory.last_action_at))
+            hints.append(hint_of(cases[id_], StepName.STOP, memory.last_action_run or "", memory.last_action_at))
             ledger.add_unfinished(hints[-1])
             intents.update_intent(ledger, hints[-1], memory_updates.left_stopped, now)
     return memories.with_newer(ledger.recall([hint.id for hint in hints], now)) if hints else memories, hints

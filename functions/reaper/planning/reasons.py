@@ -9,8 +9,7 @@ from reaper.calendars.adding import freeze_at
 from reaper.case import Case
 from reaper.duration import format_duration
 from reaper.model import Memory, Resource, Rule, StepName
-from reaper.planning.dates import action_due_at, next_reminder_at
-from reaper.planning.possible_actions import is_native, is_stopped_by_hours, manual_start_at
+from reaper.planning.possible_actions import is_native, manual_start_at
 from reaper.policy import office_hours
 from reaper.text import count_noun
 
@@ -67,28 +66,6 @@ def outside_hours_because(case: Case, now: datetime) -> str | None:
     if hours is None or StepName.START in case.blocked or now - since >= case.rule.remind_every:
         return None
     return None if office_hours.were_open_between(hours, since, now) else "it hasn't been silent through its office hours"
-
-
-def waiting_because(case: Case, memory: Memory, action: StepName | None, last: datetime, now: datetime) -> str:
-    """Why there is no step between two notices, and what comes next."""
-    reminder_at = next_reminder_at(case, last)
-    due = action_due_at(case, memory, now) if action else None
-    if action and due and now < due <= reminder_at:
-        following = f"it will be {participle(case.resource, action)} in {format_duration(due - now)}"
-    else:
-        following = f"gets a reminder in {format_duration(reminder_at - now)}"
-    return f"the owner was notified {ago_text(last, now)} and {following}"
-
-
-def recent_notice_because(case: Case, memory: Memory, now: datetime) -> str | None:
-    """Why a resource that is idle every evening, and on which no action can be announced, gets no notice yet: the last one was recent."""
-    last = idle_period.last_notice_at(memory)
-    if last is None or not is_stopped_by_hours(case) or idle_period.notice_was_about_hours(memory):
-        return None
-    reminder_at = next_reminder_at(case, last)
-    if not last <= now < reminder_at:
-        return None
-    return f"the owner was notified {ago_text(last, now)} and will be notified again in {format_duration(reminder_at - now)}"
 
 
 def ago_text(when: datetime, now: datetime) -> str:
