@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Any, Generic, Literal, TypeVar, get_args
 
 from reaper.case import Blocked
@@ -185,11 +186,6 @@ def no_actions(resource: Resource) -> Mapping[StepName, Blocked | None]:
     return {}
 
 
-def all_parts(resource: Resource) -> tuple[BilledPart, ...] | None:
-    """What is paid for without any action, if it isn't scaled in automatically."""
-    return resource.parts
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind(Generic[C]):
     """One sort of resource and everything the product knows about it. A kind without `actions` only notifies.
@@ -230,7 +226,7 @@ class Kind(Generic[C]):
     observe: Callable[[C, Sequence[Resource], Window], Iterable[Observation]] = nothing
     blocked_actions: Callable[[Resource], Mapping[StepName, Blocked | None]] = no_actions
     parts_after: Callable[[Resource, StepName], tuple[BilledPart, ...] | None] = nothing
-    parts_anyway: Callable[[Resource], tuple[BilledPart, ...] | None] = all_parts
+    parts_anyway: Callable[[Resource], tuple[BilledPart, ...] | None] = attrgetter("parts")
     actions: Mapping[StepName, ActionSpec] = field(default_factory=dict)
     details: type | None = None
     commands: Mapping[StepName, Callable[[Resource], Command | None]] = field(default_factory=dict)

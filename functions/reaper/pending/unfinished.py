@@ -218,16 +218,17 @@ def accepted_mail(entry: Unfinished, ledger: Ledger) -> HistoryEntry | None:
 
 def untold_finding(action: UntoldAction, listed: Case | None) -> Finding:
     """The action as a finding to mail about. The mail goes to the owner at that time, and never counts as a notice to a new owner."""
-    hint = action.hint
-    case = listed or _unlisted_case(hint)
-    owner = Owner(address=hint.owner, source="its owner at the time of the action") if hint.owner else case.owner
+    hint, zero = action.hint, timedelta()
     unsure = action.outcome.result is Result.FAILED
     because = "an earlier run may have changed it" if unsure else "it is unchanged since an earlier run"
     verdict = Verdict(state=State.EXEMPT, because=because)
-    # A weekly summary isn't enough.
-    rule = replace(case.rule, hours=replace(case.rule.hours, by_rule=False)) if case.rule.hours else case.rule
+    owner = Owner(address=hint.owner, source="its owner at the time of the action")
+    no_rule = Rule(name="no rule", action=Ceiling.IGNORE, idle_after=zero, grace=zero, remind_every=zero)
+    case = listed or Case(resource=unlisted_resource(hint), rule=no_rule, verdict=verdict, owner=owner)
+    owner = owner if hint.owner else case.owner
+    hours = case.rule.hours and replace(case.rule.hours, by_rule=False)  # a weekly summary isn't enough
     return Finding(
-        case=replace(case, verdict=verdict, owner=owner, rule=rule),
+        case=replace(case, verdict=verdict, owner=owner, rule=replace(case.rule, hours=hours)),
         step=Step(name=hint.action, because="an earlier run carried it out, and its owner has no mail about it yet"),
         outcome=action.outcome,
         owner=owner,
@@ -240,12 +241,3 @@ def untold_finding(action: UntoldAction, listed: Case | None) -> Finding:
 def unlisted_resource(hint: Unfinished) -> Resource:
     """What a hint says of its resource."""
     return Resource(kind=hint.kind, id=hint.id, name=hint.name, target=hint.target, region=hint.region, created=None)
-
-
-def _unlisted_case(hint: Unfinished) -> Case:
-    """The case of a resource that is no longer listed, from its hint alone."""
-    resource = unlisted_resource(hint)
-    zero = timedelta()
-    rule = Rule(name="no rule", action=Ceiling.IGNORE, idle_after=zero, grace=zero, remind_every=zero)
-    owner = Owner(address=hint.owner, source="its owner at the time of the action")
-    return Case(resource=resource, rule=rule, verdict=Verdict(state=State.EXEMPT, because="it no longer exists"), owner=owner)

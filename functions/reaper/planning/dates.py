@@ -98,13 +98,8 @@ def forced_stop_at(case: Case, memory: Memory, now: datetime) -> datetime | None
         return None
     if not is_forced(case, now) or manual_start_at(case, now) or case.rule.waits_because:
         return None
-    due = first_allowed_at(case, max(_enrolled_due_at(case, memory, enrolled_at), now + forced_notice_for(case)))
+    due = first_allowed_at(case, max(_enrolled_due_at(case, memory, enrolled_at), now + min(case.rule.grace, FORCED_NOTICE)))
     return due if office_hours.is_same_day(hours, due, now) else None
-
-
-def forced_notice_for(case: Case) -> timedelta:
-    """How long before a forced stop its owner gets the notice of the same day."""
-    return min(case.rule.grace, FORCED_NOTICE)
 
 
 def hours_digest(hours: Hours) -> str:
@@ -156,7 +151,9 @@ def _hours_due_at(case: Case, memory: Memory, now: datetime) -> datetime | None:
     # A weekly summary in the daytime doesn't say that it is stopped even while in use.
     closed = office_hours.closed_since(hours, now)
     was_told = last == enrolled_at or (closed is not None and last >= closed)
-    return max(due, last + forced_notice_for(case)) if was_told and office_hours.is_same_day(hours, last, now) else None
+    return (
+        max(due, last + min(case.rule.grace, FORCED_NOTICE)) if was_told and office_hours.is_same_day(hours, last, now) else None
+    )
 
 
 def _enrolled_due_at(case: Case, memory: Memory, enrolled_at: datetime) -> datetime:
