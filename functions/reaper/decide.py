@@ -287,7 +287,7 @@ def _undecided(case: Case, because: str) -> Planned:
 
 
 def _decided(whole: _Part, phase: _Phase) -> Decided:
-    leases, failures = phase.leases, phase.failures
+    leases, failures, policy = phase.leases, phase.failures, phase.context.policy
     if whole.meets_other_run and leases and not (leases.targets or leases.failures):
         failures.append(own_row(RUNS, SKIPPED))
     untold = whole.untold
@@ -295,7 +295,9 @@ def _decided(whole: _Part, phase: _Phase) -> Decided:
         untold += recall_left_targets(whole.coverage, leases, phase.now, failures)
     planned, jumps, unusual = _apply_limits(whole, phase)
     planned = [replace(each, decision=_with_reminders(each, phase)) for each in planned]
-    planned = holding.without_unsent(planned, phase.context.policy, phase.run.mode, phase.opens_at)
+    planned = holding.above_floor(planned, policy, phase.run.mode)
+    if phase.opens_at:
+        planned = [holding.until_sent(each, policy, phase.opens_at) for each in planned]
     return Decided(
         run=phase.run,
         decided_at=phase.now,

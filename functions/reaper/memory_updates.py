@@ -228,9 +228,7 @@ def after_judging(case: Case, memory: Memory, now: datetime, host: Memory | None
 
 
 def _without_ended_snooze(case: Case, memory: Memory, now: datetime) -> Memory:
-    """The memory without a snooze that is over. That of what may host others stays while a notice could still count: it answers those about them,
-    too, and their rows may not be read today.
-    """
+    """The memory without a snooze that is over. That of what may host others stays while a notice about them could still count."""
     counts = memory.snoozed_until is not None and now <= valid_until(case, memory.snoozed_until)
     may_host = any(kind.host == case.resource.kind for kind in registry.kinds())
     stays = counts and may_host and not possible_actions.is_recreated(case, memory)

@@ -177,13 +177,7 @@ def _planned_again(planned: Planned, memory: Memory, now: datetime, acting: bool
     return replace(planned, decision=replace(planned.decision, step=step), memory=memory)
 
 
-def without_unsent(planned: list[Planned], policy: Policy, mode: Mode, opens_at: datetime | None) -> list[Planned]:
-    """The plan without the notices that aren't sent in this run. `opens_at`: when notices go out next; None if they go out now."""
-    planned = _above_floor(planned, policy, mode)
-    return [_waiting(each, policy, opens_at) for each in planned] if opens_at else planned
-
-
-def _above_floor(planned: list[Planned], policy: Policy, mode: Mode) -> list[Planned]:
+def above_floor(planned: list[Planned], policy: Policy, mode: Mode) -> list[Planned]:
     """The plan without the first notices in mails about less than `notify_above` a day. What has no price counts as above it."""
     if policy.notify_above is None:
         return planned
@@ -212,7 +206,7 @@ def _address(decision: Decision, policy: Policy, mode: Mode) -> tuple[str, bool]
     return (found[0].lower(), found[1]) if found else None
 
 
-def _waiting(planned: Planned, policy: Policy, opens_at: datetime) -> Planned:
+def until_sent(planned: Planned, policy: Policy, opens_at: datetime) -> Planned:
     """The plan of one resource without a notice that waits until notices go out again."""
     hours = send_window.send_hours(policy)
     if planned.decision.step.name not in NOTICES or hours is None:

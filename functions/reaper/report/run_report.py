@@ -47,9 +47,9 @@ def run_coverage(
     """The rows about clouds, with the calls of acting in them, and those about failures in the reaper itself."""
     observed = _without_repeated_rows(row for part in parts for row in part.coverage)
     calls = {
-        (target_acted.target.cloud, target_acted.target.account, target_acted.target.region, kind): count
+        (target_acted.target.cloud, target_acted.target.account, target_acted.target.region, kind.kind): kind.calls
         for target_acted in acted
-        for kind, count in target_acted.calls.items()
+        for kind in target_acted.calls
     }
     newer = with_replaced_rows(observed, [row for row in decided.coverage if not row.is_own])
     cloud_rows = tuple(replace(row, calls={**Counter(row.calls) + Counter(calls.get(place_name(row), {}))}) for row in newer)
