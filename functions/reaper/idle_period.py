@@ -26,8 +26,6 @@ MIN_VALID_FOR = timedelta(days=14)
 """A notice counts at least this long after its date or its last mail; two reminder intervals if these are longer."""
 VOID_ENROLMENT = "-"
 """Replaces the digest of a void enrolment. The time of its last mail stays and decides when the next one may be sent."""
-
-
 NATIVE = "native"
 """The `stop_by` of an idle shutdown. A notice of it announces no stop."""
 

@@ -190,14 +190,11 @@ def _is_sound(name: str, value: object) -> bool:
         case Mapping():
             return all(isinstance(text, str) for pair in value.items() for text in pair)
         case tuple():
-            return all(map(_is_part, value))
+            return all(isinstance(part, BilledPart) and _is_sound(name, part) for part in value)
+        case BilledPart():
+            is_text = isinstance(value.component, str) and isinstance(value.instance, str)
+            return is_text and isinstance(value.count, int | float) and math.isfinite(value.count)
     return True
-
-
-def _is_part(part: object) -> bool:
-    if not isinstance(part, BilledPart) or not isinstance(part.count, int | float):
-        return False
-    return isinstance(part.component, str) and isinstance(part.instance, str) and math.isfinite(part.count)
 
 
 _FIELDS: Mapping[str, tuple[Any, Any]] = {

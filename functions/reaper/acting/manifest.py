@@ -112,7 +112,10 @@ class Archive:
         if cloud_of(address) != cloud_of(self.place):
             return False
         if cloud_of(address) is None:
-            return _is_within(address, self.place)
+            try:
+                return Path(address).resolve().is_relative_to(Path(self.place).resolve())
+            except (OSError, ValueError, RuntimeError):
+                return False
         parts, own_parts = _address_parts(address), _address_parts(self.place)
         return (
             len(parts) > len(own_parts)
@@ -216,13 +219,6 @@ def _name_parts(address: str) -> list[str]:
 
 def _sha256(text: str) -> str:
     return sha256(text.encode()).hexdigest()
-
-
-def _is_within(address: str, place: str) -> bool:
-    try:
-        return Path(address).resolve().is_relative_to(Path(place).resolve())
-    except (OSError, ValueError, RuntimeError):
-        return False
 
 
 def _address_parts(address: str) -> list[str]:

@@ -30,8 +30,6 @@ from reaper.text import did_you_mean
 
 if TYPE_CHECKING:
     from reaper.sessions import CloudSession
-
-
 RUN_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z-]{0,63}")
 
 
