@@ -178,12 +178,14 @@ def without_reminders(memory: Memory) -> Memory:
 
 
 def own_change_at(case: Case, memory: Memory) -> datetime | None:
-    """When it last changed, if the reaper's own action did that, and the mail about it is the last notice: it announced the rest of that action, or
-    the delete by `then` after a stop.
-    """
+    """When it last changed, if the reaper's own action did that, and the mail about it is the last notice."""
     acted_at, changed = memory.last_action_at, case.resource.changed
     is_own = acted_at is not None and changed is not None and changed <= acted_at + STOPPING_FOR
+    return changed if is_own and notice_followed_action(memory) else None
+
+
+def notice_followed_action(memory: Memory) -> bool:
+    """Whether the last notice is the mail about the reaper's own action: it announced the rest of that, or the delete by `then` after a stop."""
     is_deleted_next = memory.last_action is StepName.STOP and memory.announced_action is AnnouncedAction.DELETE
     announced = memory.last_action_result is Result.DONE and (memory.last_action_part is not None or is_deleted_next)
-    is_last = memory.warned_at is not None and memory.warned_at == memory.last_action_told_at
-    return changed if is_own and announced and is_last else None
+    return announced and memory.warned_at is not None and memory.warned_at == memory.last_action_told_at
