@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any
 
 from reaper import registry
 from reaper.case import PLANNED, Case, Coverage, Outcome, Step
@@ -21,7 +21,6 @@ from reaper.model import NextAction, Resource, Run, Target, Verdict
 from reaper.pending.holds import Breaker, KindInTarget
 from reaper.pending.unfinished import UntoldAction
 
-T = TypeVar("T")
 OBSERVE_WITHIN = timedelta(minutes=30)
 """What observe hasn't read by then is a failed row of the coverage, and the next run reads it first."""
 DECIDE_WITHIN = timedelta(minutes=60)
