@@ -233,7 +233,7 @@ def _send_notices(notices: NoticeContext, mails: NoticeRound) -> list[Part]:
 
 
 def _must_wait(finding: Finding, mails: NoticeRound) -> bool:
-    """Whether the mail about this run's action is left to the next run: it names a date and the memory can't be read, or the action is interrupted."""
+    """Whether the mail about this run's action is left to the next run: its date needs a memory that can't be read, or it is interrupted."""
     if not finding.is_action or not is_reportable(finding):
         return False
     memory, is_unread = finding.memory or Memory(), mails.memories is None
