@@ -68,7 +68,7 @@ TESTS = {
     "idle_period": PLANS,
     "limits": ["test_limits", "test_account_limits", "test_days_of_sweeps", "test_invariants"],
     "planning.breaker": ["test_limits", "test_breaker", "test_account_limits", "test_jumps", "test_days_of_sweeps"],
-    "planning.holding": ["test_jumps", "test_breaker"],
+    "planning.holding": ["test_jumps", "test_breaker", "test_quiet"],
     "pending.acted": ["test_days_of_sweeps", "test_act"],
     "pending.holds": ["pending/test_holds", "test_breaker", "test_limits", "test_account_limits"],
     "acting.executor": ACTS,

@@ -22,7 +22,7 @@ from reaper.planning.possible_actions import may_act
 def verdict(*readings: Reading, **fields: object):
     holds = fields.pop("rule", rule())
     observed = observation(*readings, **fields)
-    return judge_resource(observed.resource, observed, holds, NOW)
+    return judge_resource(observed, holds, NOW)
 
 
 def cut_off(hours: int) -> Series:
@@ -205,7 +205,7 @@ def _alive_throughout(reading: Reading, since, until) -> bool:
 @given(any_observation(), lengths, st.sampled_from([None, None, "kept"]))
 def test_idle_verdict_never_lacks_proof(observation: Observation, idle_after: timedelta, protected: str | None):
     holds = rule(idle_after=idle_after, protected_because=protected)
-    verdict = judge_resource(observation.resource, observation, holds, NOW)
+    verdict = judge_resource(observation, holds, NOW)
     if verdict.state is not State.IDLE:
         assert verdict.confidence is None
         assert not may_act(Case(resource=observation.resource, rule=holds, verdict=verdict))
@@ -236,13 +236,13 @@ def test_idle_verdict_never_lacks_proof(observation: Observation, idle_after: ti
 @given(any_observation())
 def test_unreadable_tags_always_mean_unknown(observation: Observation):
     blind = replace(observation.resource, tags=None)
-    assert judge_resource(blind, observation, rule(), NOW).state is State.UNKNOWN
+    assert judge_resource(replace(observation, resource=blind), rule(), NOW).state is State.UNKNOWN
 
 
 @settings(max_examples=300, deadline=None)
 @given(any_observation(), st.sampled_from(State))
 def test_only_an_idle_verdict_leads_to_a_step(observation: Observation, state: State):
-    verdict = replace(judge_resource(observation.resource, observation, rule(), NOW), state=state)
+    verdict = replace(judge_resource(observation, rule(), NOW), state=state)
     step = plan_step(Case(resource=observation.resource, rule=rule(), verdict=verdict), Memory(), NOW)
     assert (step.name != "none") == (state is State.IDLE)
 

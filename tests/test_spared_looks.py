@@ -134,15 +134,13 @@ def in_short(
     stretch = quiet(policy, one, now, ran, priced=priced)
     observation = looked(one, uses, first_read_from(one, stretch), stretch, now)
     blind = replace(observation, unknown_because="it was used or changed too recently for a closer look")
-    return (
-        judge_resource(one, blind, rules.effective_rule(policy, one, None, now), now) if is_recent(observation, stretch) else None
-    )
+    return judge_resource(blind, rules.effective_rule(policy, one, None, now), now) if is_recent(observation, stretch) else None
 
 
 def in_full(policy: Policy, one: Resource, uses: list[float], usd: float | None, now: datetime) -> Verdict:
     """The verdict with everything described."""
     stretch = observation_window(policy, now)
-    return judge_resource(one, looked(one, uses, stretch.start, stretch, now), rules.effective_rule(policy, one, usd, now), now)
+    return judge_resource(looked(one, uses, stretch.start, stretch, now), rules.effective_rule(policy, one, usd, now), now)
 
 
 ages = st.floats(0.1, 100).map(lambda hours: round(hours, 2))

@@ -85,9 +85,9 @@ def test_an_open_action_under_the_old_spelling_belongs_to_the_listed_app(ledger:
     cases = {NEW: listed.case}
     [hint], _ = unfinished.read_unfinished(ledger, [TARGET], NOW, cases)
     memories = ledger.recall([NEW, hint.id], NOW)
-    closing = unfinished.close_unfinished_actions([hint], cases, memories, ledger, "run-9", NOW)
-    known, [untold] = unfinished.settle_told_actions(closing.hints, cases, closing.memories, ledger, NOW)
-    assert (untold.hint.id, [closed.id for closed in closing.closed]) == (NEW, [NEW])
+    memories, hints, _, closed = unfinished.close_unfinished_actions([hint], cases, memories, ledger, "run-9", NOW)
+    known, [untold] = unfinished.settle_told_actions(hints, cases, memories, ledger, NOW)
+    assert (untold.hint.id, [hint.id for hint in closed]) == (NEW, [NEW])
     assert known[NEW].last_action_result is Result.FAILED
     assert ledger.recall([OLD], NOW)[OLD].version == 2
 

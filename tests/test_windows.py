@@ -42,7 +42,7 @@ def _judged(used: Collection[int], beats: Collection[int], stretch: Window, now:
     activity = Reading(signal="use", role=Role.ACTIVITY, series=_series(used, stretch, 1.0))
     heart = Reading(signal="beat", role=Role.HEARTBEAT, series=_series(beats, stretch, 60.0))
     one = resource(created=NIGHT - 60 * DAY)
-    return judge_resource(one, Observation(resource=one, readings=(activity, heart)), rule(idle_after=2 * HOUR), now)
+    return judge_resource(Observation(resource=one, readings=(activity, heart)), rule(idle_after=2 * HOUR), now)
 
 
 @pytest.mark.parametrize("minute", range(0, 60, 7))
@@ -93,8 +93,7 @@ def test_an_empty_answer_covers_only_what_was_asked_for():
     silent = Reading(signal="use", role=Role.ACTIVITY, series=Series(start=NIGHT, step=HOUR, end=stretch.end))
     one = resource(created=NIGHT - 60 * DAY)
     assert (
-        judge_resource(one, Observation(resource=one, readings=(silent, heart)), rule(idle_after=2 * HOUR), now).state
-        is State.UNKNOWN
+        judge_resource(Observation(resource=one, readings=(silent, heart)), rule(idle_after=2 * HOUR), now).state is State.UNKNOWN
     )
 
 

@@ -6,7 +6,7 @@ Account and unit IDs: https://docs.aws.amazon.com/organizations/latest/APIRefere
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from reaper.errors import SettingsError
@@ -55,25 +55,24 @@ def parse_accounts(key: str, words: Sequence[str]) -> AccountScope:
 
 def account_ids(key: str, ids: Sequence[str]) -> tuple[str, ...]:
     """The IDs. Raises SettingsError that names `key` and the first that isn't an AWS account ID."""
-    for account in ids:
-        if not ACCOUNT_ID.fullmatch(account):
-            raise SettingsError(f"{key}: {account!r} isn't an AWS account ID; use 12 digits, with leading zeros")
-    return tuple(dict.fromkeys(ids))
+    return _require_all(key, ids, ACCOUNT_ID, "isn't an AWS account ID; use 12 digits, with leading zeros")
 
 
 def subscription_ids(key: str, ids: Sequence[str]) -> tuple[str, ...]:
     """The IDs in the usual spelling. Raises SettingsError that names `key` and the first that isn't a subscription's ID."""
-    for subscription in ids:
-        if not SUBSCRIPTION_ID.fullmatch(subscription):
-            raise SettingsError(f"{key}: {subscription!r} isn't a subscription ID such as 00000000-0000-0000-0000-000000000000")
-    return tuple(dict.fromkeys(map(str.lower, ids)))
+    expected = "isn't a subscription ID such as 00000000-0000-0000-0000-000000000000"
+    return tuple(dict.fromkeys(map(str.lower, _require_all(key, ids, SUBSCRIPTION_ID, expected))))
 
 
 def unit_ids(key: str, ids: Sequence[str]) -> tuple[str, ...]:
     """The IDs. Raises SettingsError that names `key` and the first that isn't an organizational unit's ID."""
-    for unit in ids:
-        if not UNIT_ID.fullmatch(unit):
-            raise SettingsError(f"{key}: {unit!r} isn't the ID of an organizational unit, such as ou-ab12-34cdefgh")
+    return _require_all(key, ids, UNIT_ID, "isn't the ID of an organizational unit, such as ou-ab12-34cdefgh")
+
+
+def _require_all(key: str, ids: Sequence[str], pattern: re.Pattern[str], otherwise: str) -> tuple[str, ...]:
+    for one in ids:
+        if not pattern.fullmatch(one):
+            raise SettingsError(f"{key}: {one!r} {otherwise}")
     return tuple(dict.fromkeys(ids))
 
 
@@ -106,10 +105,11 @@ def narrow_accounts(configured: AccountScope, asked: AccountScope) -> AccountSco
     is_whole = configured.organization and not configured.ous
     if asked.organization and not is_whole:
         raise _outside("accounts", ORGANIZATION, configured)
-    if asked.ous and not is_whole:
-        _require_among("ous", asked.ous, configured.ous, configured)
-    if asked.accounts and configured.accounts:
-        _require_among("accounts", asked.accounts, configured.accounts, configured)
+    ous = () if is_whole else [unit for unit in asked.ous if unit not in configured.ous]
+    others = [account for account in asked.accounts if configured.accounts and account not in configured.accounts]
+    for key, outside in (("ous", ous), ("accounts", others)):
+        if outside:
+            raise _outside(key, outside[0], configured)
     is_own_by_default = not (configured.accounts or configured.organization or configured.ous)
     return replace(
         configured,
@@ -119,14 +119,7 @@ def narrow_accounts(configured: AccountScope, asked: AccountScope) -> AccountSco
     )
 
 
-def _require_among(key: str, asked: Sequence[str], known: Collection[str], configured: AccountScope) -> None:
-    for name in asked:
-        if name not in known:
-            raise _outside(key, name, configured)
-
-
 def _outside(key: str, name: str, configured: AccountScope) -> SettingsError:
-    places = (*configured.ous, *configured.accounts) or (
-        "the whole organization" if configured.organization else "its own account",
-    )
-    return SettingsError(f"{key}: this deployment doesn't sweep {name!r}, only {', '.join(places)}; a call can only narrow them")
+    whole = "the whole organization" if configured.organization else "its own account"
+    places = ", ".join((*configured.ous, *configured.accounts)) or whole
+    return SettingsError(f"{key}: this deployment doesn't sweep {name!r}, only {places}; a call can only narrow them")

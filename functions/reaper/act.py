@@ -44,13 +44,13 @@ def act(decided: Decided, context: ActContext) -> Acted:
         if attempt := earlier_attempt(resource_id, decision.step.name, decided.run.id, context.ledger, context.clock()):
             outcomes[resource_id] = attempt
             continue
-        step = execute(decision, decided.run, context)
-        calls.setdefault(decision.case.resource.kind, Counter()).update(step.calls)
-        if step.is_throttled and not is_repeated:
+        outcome, task, is_throttled = execute(decision, decided.run, context)
+        calls.setdefault(decision.case.resource.kind, Counter()).update(task.session.calls)
+        if is_throttled and not is_repeated:
             waiting.append((decision, True))  # once more at the end, after a whole new look
             continue
-        outcomes[resource_id] = step.outcome
-        rows += [failure_row("acts", error) for error in step.errors]
+        outcomes[resource_id] = outcome
+        rows += [failure_row("acts", error) for error in task.errors]
     return Acted(
         run=decided.run,
         target=target,

@@ -10,10 +10,10 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from reaper import judge
 from reaper.case import Blocked, Case
 from reaper.errors import ODD_REPLY_ERRORS
 from reaper.evidence import busy_hours, summarize
+from reaper.judge import judge_resource
 from reaper.kind import Kind
 from reaper.model import Resource, State, StepName
 from reaper.observation import Observation
@@ -32,7 +32,7 @@ def assess(observation: Observation, kind: Kind[Any], policy: Policy, prices: Pr
     price = prices.price(resource)
     usd = price.usd_per_hour if price else None
     rule = rules.effective_rule(policy, resource, usd, now)
-    verdict = judge.judge_resource(resource, observation, rule, now)
+    verdict = judge_resource(observation, rule, now)
     resource = replace(resource, stop_by=rule.stop_by if kind.has_idle_shutdown else "stop")
     drawn = verdict.state in DRAWN_STATES
     busy_from, bits = busy_hours(observation)

@@ -1,4 +1,5 @@
 """Phase 4: sends owner notices and the admins' summary, remembers what a channel accepted, records statistics, and builds the report.
+Or, if a person interrupts the run, says what it did until then: each action's intent is in the ledger before its first call.
 
 It recalls the ledger again and drops whatever was snoozed, notified or changed since the decision, so a conclude that runs twice sends each
 mail once. Outcomes of actions are always reported.
@@ -6,21 +7,22 @@ mail once. Outcomes of actions are always reported.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from reaper import memory_updates
+from reaper import memory_updates, registry
 from reaper.calendars.resolve import calendar_rows
 from reaper.case import PLANNED, Coverage, Finding, Outcome, Report, Step
 from reaper.coverage import add_failure_row, failure_row
 from reaper.errors import ReaperError, SettingsError
-from reaper.handover import Acted, Decided, Observed
+from reaper.handover import Acted, Decided, Decision, Observed
 from reaper.ledger.lease import RunLeases
 from reaper.ledger.ledger import RETENTION, Ledger
 from reaper.ledger.opening import ensure_format
 from reaper.ledger.unreached import record_doubted, record_unreached
-from reaper.model import NOTICES, Memory, Result, State, StepName
+from reaper.model import ACTIONS, NOTICES, Memory, Result, Run, State, StepName
 from reaper.notices.channels import delivery
 from reaper.notices.channels.delivery import Delivery
 from reaper.notices.context import ConcludeContext, NoticeRound, Part, attempt, notice_context
@@ -50,7 +52,9 @@ from reaper.planning.breaker import record_statistics
 from reaper.policy import send_window
 from reaper.report.run_report import finding_key, finding_of, join_findings, left_alone, run_coverage, run_report, with_memory
 from reaper.savings.record import Sweep, record_savings
+from reaper.text import clean_line
 
+NO_ACTION = "Nothing was stopped, deleted or started"
 NOT_BEGUN = "the action wasn't started, because this run ended early; the next sweep decides again"
 LATE_MAIL = "its owner first gets the mail about what an earlier run did to it"
 SUMMARY_DUE = Step(name=StepName.REMIND, because="office hours apply to it, and its weekly summary is due")
@@ -100,7 +104,7 @@ def _conclude_run(
         return run_report(findings, (*cloud_rows, *rows), decided, context)
     if not _can_write(leases.ledger, context, rows) or (findings and not decided.leased):
         return run_report(findings, (*cloud_rows, *rows), decided, context)
-    mails = _recalled(_new_round(findings, rows, decided, context, leases))
+    mails = _begun_round(findings, rows, decided, context, leases)
     earlier = [*decided.untold, *(action for part in acted for action in part.settled)]
     told, errors = told_hints([action.hint for action in earlier], mails.known, mails.ledger)
     untold = {action.hint.id: action for action in earlier if action.hint not in told}
@@ -147,11 +151,15 @@ def _can_write(ledger: Ledger, context: ConcludeContext, rows: list[Coverage]) -
     return True
 
 
-def _new_round(
+def _begun_round(
     findings: Iterable[Finding], rows: Sequence[Coverage], decided: Decided, context: ConcludeContext, leases: RunLeases
 ) -> NoticeRound:
+    """The round with the memories of every decided resource, without the notices of those that changed since.
+
+    If the ledger can't be read, no notice is sent, because its dates would be wrong.
+    """
     decisions = {d.case.resource.id: d for d in decided.decisions if d.row_version is not None}
-    return NoticeRound(
+    mails = NoticeRound(
         run=decided.run,
         now=decided.decided_at,
         context=context,
@@ -161,26 +169,18 @@ def _new_round(
         jumps=decided.jumps,
         rows=rows,
     )
-
-
-def _recalled(mails: NoticeRound) -> NoticeRound:
-    """The round with the memories of every decided resource, without the notices of those that changed since.
-
-    If the ledger can't be read, no notice is sent, because its dates would be wrong.
-    """
-    ids = intents.ids_with_hosts(decision.case for decision in mails.decisions.values())
     try:
-        memories = mails.ledger.recall(ids, mails.context.clock())
+        memories = leases.ledger.recall(intents.ids_with_hosts(d.case for d in decisions.values()), context.clock())
     except ReaperError as error:
         failed = Outcome(result=Result.FAILED, error=f"{NOT_NOTIFIED}{error}")
         notices = {id_: replace(f, outcome=failed) for id_, f in mails.findings.items() if f.step.name in NOTICES}
         return mails.after(Part(findings=notices, errors=[error]))
     known = dict(memories)
-    findings = {
+    recalled = {
         id_: with_memory(_with_snooze(_with_intent_outcome(f, known.get(id_, Memory()), mails), known, mails), known.get(id_))
         for id_, f in mails.findings.items()
     }
-    mails = replace(mails, memories=memories).after(Part(findings=findings, errors=memories.errors))
+    mails = replace(mails, memories=memories).after(Part(findings=recalled, errors=memories.errors))
     return mails.after(drop_changed_notices(mails))
 
 
@@ -223,7 +223,7 @@ def _send_notices(notices: NoticeContext, mails: NoticeRound) -> list[Part]:
     failed = {id_ for id_, f in mails.findings.items() if f.step.name in NOTICES and f.outcome.result is Result.FAILED}
     waiting = {id_: f for id_, f in mails.findings.items() if id_ not in failed and not _must_wait(f, mails)}
     hints = {
-        id_: unfinished.unfinished_entry(f.case.resource, f.case.owner, f.step.name, mails.run.id, mails.now)
+        id_: unfinished.hint_of(f.case, f.step.name, mails.run.id, mails.now)
         for id_, f in waiting.items()
         if f.is_action and is_reportable(f)
     }
@@ -233,17 +233,12 @@ def _send_notices(notices: NoticeContext, mails: NoticeRound) -> list[Part]:
 
 
 def _must_wait(finding: Finding, mails: NoticeRound) -> bool:
-    """Whether the mail about this run's action is left to the next run.
-
-    A mail that announces the date of what follows depends on the memory. If that can't be read, the next run sends the mail.
-    The mail about an interrupted action waits until it is settled.
-    """
+    """Whether the mail about this run's action is left to the next run: its date needs a memory that can't be read, or it is interrupted."""
     if not finding.is_action or not is_reportable(finding):
         return False
-    if possible_actions.announced_by_mail(finding) and mails.memories is None:
-        return True
-    memory = finding.memory or Memory()
-    return memory.last_action_run == mails.run.id and memory_updates.is_interrupted(memory)
+    memory, is_unread = finding.memory or Memory(), mails.memories is None
+    is_interrupted = memory.last_action_run == mails.run.id and memory_updates.is_interrupted(memory)
+    return is_interrupted or (is_unread and possible_actions.announced_by_mail(finding) is not None)
 
 
 def _send_summaries(summaries: Mapping[str, Finding], notices: NoticeContext, mails: NoticeRound) -> list[Part]:
@@ -278,9 +273,7 @@ def _send_untold(
 
 
 def _record_run(findings: Sequence[Finding], cloud_rows: Sequence[Coverage], decided: Decided, mails: NoticeRound) -> Part:
-    """Record the statistics and savings of the leased places and what wasn't reached, and forget records that haven't been written for more than
-    a year.
-    """
+    """Record the statistics and savings of the leased places and what wasn't reached, and forget what is older than the ledger keeps."""
     left_ids = {d.case.resource.id for d in decided.decisions if d.row_version is None}
     leased = frozenset(decided.leased)
     cases = [f.case for f in findings if f.case.resource.target in leased and f.case.resource.id not in left_ids]
@@ -334,3 +327,38 @@ def _with_memories(findings: list[Finding], decided: Decided, context: ConcludeC
         add_failure_row(rows, failure_row("ledger", error))
         return findings
     return [with_memory(f, dict(memories).get(f.case.resource.id)) for f in findings]
+
+
+def done_so_far(run: Run, decided: Decided | None, ledger: Ledger | None, now: datetime) -> str:
+    """The actions that were carried out, those that may have been, and those that weren't begun. `decided`: None if nothing was decided yet."""
+    if not run.mode.writes:
+        return "Nothing was changed."
+    if decided is None:
+        return f"{NO_ACTION}, and no notice was sent."
+    put_back = "What an earlier run left half done may have been put back. " if run.mode.acts and decided.interrupted else ""
+    due = [d for d in decided.decisions if d.step.name in ACTIONS and d.outcome.result is Result.PLANNED]
+    if not (run.mode.acts and ledger and due):
+        return f"{put_back}{NO_ACTION}. Some notices may have been sent; the next sweep goes on with the others."
+    by_state: dict[str, list[str]] = defaultdict(list)
+    for decision in due:
+        resource, state = decision.case.resource, _state_of(decision, run, ledger, now)
+        by_state[state].append(f"{registry.action_noun(resource.kind, decision.step.name)} {clean_line(resource.name)}")
+    if by_state.keys() == {"Not begun"}:
+        return f"{put_back}{NO_ACTION}: none of {len(due)} actions was begun."
+    lines = [
+        f"{state}: {', '.join(by_state[state])}"
+        for state in ("Done", "Not done", "May have been done", "Not begun")
+        if by_state[state]
+    ]
+    undo = f"The next sweep notifies the owners. To undo what was done, run:\n  reaper undo --run {run.id}"
+    return put_back + "\n".join(["What this run did:", *lines, undo])
+
+
+def _state_of(decision: Decision, run: Run, ledger: Ledger, now: datetime) -> str:
+    try:
+        outcome = own_outcome(ledger.memory(decision.case.resource.id, now), run.id, decision.step.name)
+    except ReaperError:
+        return "May have been done"
+    if outcome is None:
+        return "Not begun"
+    return {Result.DONE: "Done", Result.REFUSED: "Not done"}.get(outcome.result, "May have been done")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from reaper.case import OWN, Coverage
@@ -28,11 +27,6 @@ def own_row(kind: str, error: str, missing: str | None = None, status: Status = 
 def failure_row(what: str, error: ReaperError, more: int = 0) -> Coverage:
     """The row for `what`, with the number of further errors of that sort."""
     return own_row(what, f"{error}" + (f" (and {more} more)" if more else ""), getattr(error, "missing", None))
-
-
-def skipped_row() -> Coverage:
-    """The row of a run that got no lease at all."""
-    return own_row(RUNS, SKIPPED)
 
 
 def is_skipped(rows: Iterable[Coverage]) -> bool:
@@ -78,11 +72,6 @@ def with_replaced_rows(rows: Sequence[Coverage], newer: Sequence[Coverage]) -> t
     own = [row for row in newer if row.is_own]
     merged = [by_place.pop(place_name(row), row) if not row.is_own else row for row in rows]
     return (*merged, *by_place.values(), *own)
-
-
-def with_calls(rows: Iterable[Coverage], calls: Mapping[PlaceName, Mapping[str, int]]) -> tuple[Coverage, ...]:
-    """The rows with more API calls counted in."""
-    return tuple(replace(row, calls={**Counter(row.calls) + Counter(calls.get(place_name(row), {}))}) for row in rows)
 
 
 def place_name(row: Coverage) -> PlaceName:

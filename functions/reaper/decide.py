@@ -6,7 +6,7 @@ any mail is sent. Without a ledger, or in audit, nothing is written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -15,21 +15,19 @@ from typing import TYPE_CHECKING
 
 from reaper import __version__, handover, idle_period, memory_updates, plan
 from reaper.case import Case, Coverage, Step
-from reaper.coverage import NOT_REACHED, add_failure_row, failure_row, skipped_row, target_of_row, with_replaced_rows
+from reaper.coverage import NOT_REACHED, RUNS, SKIPPED, add_failure_row, failure_row, own_row, target_of_row, with_replaced_rows
 from reaper.errors import CloudError, ReaperError
 from reaper.handover import Decided, Decision, Observed
 from reaper.ledger.lease import RunLeases
 from reaper.ledger.ledger import Ledger
 from reaper.ledger.opening import ensure_format
 from reaper.ledger.rows import Recalled, Unfinished
-from reaper.model import ACTIONS, ENDING_ACTIONS, Memory, Mode, Result, Run, State, Status, StepName, Target
+from reaper.model import ACTIONS, ENDING_ACTIONS, Memory, Mode, Run, State, Status, StepName, Target
 from reaper.pending import holds, intents, lost, plan_file, unfinished
-from reaper.pending.holds import KindInTarget, PlaceCount, RunScope
+from reaper.pending.holds import Breaker, KindInTarget, PlaceCount, RunScope
 from reaper.pending.lost import StoredManifest
 from reaper.pending.plan_file import PlanFile
 from reaper.pending.recall import (
-    UNLISTED,
-    list_manifests,
     recall_and_close,
     recall_left_targets,
     recall_to_read,
@@ -37,9 +35,9 @@ from reaper.pending.recall import (
     take_resource_leases,
 )
 from reaper.pending.unfinished import UntoldAction
-from reaper.planning import breaker, coming, dates, holding, possible_actions, quiet
+from reaper.planning import breaker, coming, dates, holding, possible_actions
 from reaper.planning.breaker import PlaceCounts
-from reaper.planning.holding import Limited, Planned, Swept
+from reaper.planning.holding import Planned, Swept
 from reaper.planning.valid_notice import without_void_notice
 from reaper.policy import owners, send_window
 from reaper.policy.schema import Policy
@@ -51,6 +49,7 @@ OTHER_RUN = "another sweep is processing this target"
 OPEN_ACTION = "an action on it hasn't been settled yet"
 LEDGER_UNREADABLE = "its ledger record couldn't be read"
 ROW_UNREADABLE = "its ledger record can't be read, and it may be snoozed"
+UNLISTED = "the manifests of the last days couldn't be listed"
 NO_MEMORIES = Recalled({}, {})
 
 
@@ -140,17 +139,21 @@ def decide(parts: Iterable[Observed], context: DecideContext) -> Decided:
 
 
 def _begun(run: Run, context: DecideContext) -> _Phase:
-    now, ledger = context.clock(), context.ledger
+    now, ledger, archive = context.clock(), context.ledger, context.archive
     opens_at = send_window.opens_at(context.policy, now)
     phase = _Phase(run=run, now=now, context=context, ledger=ledger, leases=None, failures=[], opens_at=opens_at)
     if ledger is None or not run.mode.writes:
         return phase
     leases = RunLeases(ledger=ledger, run_id=run.id, clock=context.clock, renewed_at=now, dead_runs=context.dead_runs)
+    phase = replace(phase, leases=leases)
     try:
         ensure_format(ledger, now)
     except ReaperError as error:
-        return replace(phase, leases=leases, ledger=None, failures=[failure_row("ledger", error)])
-    return replace(phase, leases=leases, stored=list_manifests(context.archive, now, phase.failures))
+        return replace(phase, ledger=None, failures=[failure_row("ledger", error)])
+    try:
+        return replace(phase, stored=archive.stored_lately(now) if archive else ())
+    except CloudError as error:
+        return replace(phase, stored=None, failures=[failure_row("acts", error.reworded(f"{UNLISTED}: {error}"))])
 
 
 def _joined(parts: Sequence[_Part]) -> _Part:
@@ -190,7 +193,7 @@ def _plan_part(part: Observed, phase: _Phase) -> _Part:
 def _refused_because(part: Observed, phase: _Phase) -> str | None:
     if part.run.version != __version__:
         return f"version {part.run.version} observed it, and this is {__version__}"
-    return phase.context.refused_because or handover.too_old_to_decide(part.run, phase.now)
+    return phase.context.refused_because or handover.too_old(part.run, phase.now, handover.DECIDE_WITHIN)
 
 
 def _plan_resources(part: Observed, leases: RunLeases, phase: _Phase) -> _Part:
@@ -221,16 +224,16 @@ def _plan_targets(part: Observed, leases: RunLeases, phase: _Phase) -> _Part:
     if recalled is None:
         leases.give_back(targets)
         return _joined([others, _left_alone(leased, LEDGER_UNREADABLE)])
-    acts = phase.run.mode.acts
-    if not acts and (error := unfinished.closed_actions_error(recalled.interrupted, recalled.memories)):
+    (memories, untold, interrupted), acts = recalled, phase.run.mode.acts
+    if not acts and (error := unfinished.closed_actions_error(interrupted, memories)):
         add_failure_row(phase.failures, failure_row("acts", error))
-    untold = tuple(action for action in recalled.untold if not (action.is_open and acts))
-    planned = _plan_cases(leased, recalled.memories, phase)
-    return _joined([others, replace(planned, untold=untold, interrupted=recalled.interrupted)])
+    untold = tuple(action for action in untold if not (action.is_open and acts))
+    planned = _plan_cases(leased, memories, phase)
+    return _joined([others, replace(planned, untold=untold, interrupted=interrupted)])
 
 
 def _plan_cases(cases: Sequence[Case], memories: Recalled, phase: _Phase) -> _Part:
-    """Plan each case once. What needs no decision is only counted."""
+    """Plan each case once: what is idle, remembered, on hours, or on a host. Everything else needs no decision and is only counted."""
     known, fallback = dict(memories), phase.context.policy.owners.fallback
     cases = [owners.with_present_owner(case, known.get(case.resource.id), fallback) for case in cases]
     planned: list[Planned] = []
@@ -238,22 +241,12 @@ def _plan_cases(cases: Sequence[Case], memories: Recalled, phase: _Phase) -> _Pa
     for case in cases:
         if intents.is_unreadable(case.resource, memories):
             planned.append(_undecided(case, ROW_UNREADABLE))
-        elif _needs_decision(case, memories):
+        elif case.verdict.state is State.IDLE or case.resource.id in memories or case.rule.hours or case.resource.host_id:
             planned.append(_plan_case(case, memories, phase))
         else:
             counted.append(case)
     places = {holds.kind_in_target_of(case): case.resource.target for case in cases}
     return _Part(planned=tuple(planned), others=breaker.count_places(counted), places=places)
-
-
-def _needs_decision(case: Case, memories: Recalled) -> bool:
-    """Whether it is idle, remembered, on hours, or on a host. Everything else needs nothing."""
-    return (
-        case.verdict.state is State.IDLE
-        or case.resource.id in memories
-        or case.rule.hours is not None
-        or bool(intents.host_ids(case.resource))
-    )
 
 
 def _plan_case(case: Case, memories: Recalled, phase: _Phase) -> Planned:
@@ -294,36 +287,39 @@ def _undecided(case: Case, because: str) -> Planned:
 
 
 def _decided(whole: _Part, phase: _Phase) -> Decided:
-    leases, failures = phase.leases, phase.failures
+    leases, failures, policy = phase.leases, phase.failures, phase.context.policy
     if whole.meets_other_run and leases and not (leases.targets or leases.failures):
-        failures.append(skipped_row())
+        failures.append(own_row(RUNS, SKIPPED))
     untold = whole.untold
     if leases and phase.ledger and not phase.context.notices_only:
         untold += recall_left_targets(whole.coverage, leases, phase.now, failures)
-    limited = _apply_limits(whole, phase)
-    planned = [replace(each, decision=_with_reminders(each, phase)) for each in limited.planned]
-    planned = quiet.without_unsent(planned, phase.context.policy, phase.run.mode, phase.opens_at)
+    planned, jumps, unusual = _apply_limits(whole, phase)
+    planned = [replace(each, decision=_with_reminders(each, phase)) for each in planned]
+    planned = holding.above_floor(planned, policy, phase.run.mode)
+    if phase.opens_at:
+        planned = [holding.until_sent(each, policy, phase.opens_at) for each in planned]
     return Decided(
         run=phase.run,
         decided_at=phase.now,
         leased=tuple(sorted(leases.targets, key=str)) if leases else (),
-        decisions=tuple(_with_next(_narrowed(each.decision, phase.context.agreed), each, limited, phase) for each in planned),
+        decisions=tuple(_with_next(each, unusual, phase) for each in planned),
         untold=untold,
         interrupted=whole.interrupted,
-        unusual=tuple(sorted(limited.unusual)),
-        jumps=limited.jumps,
+        unusual=tuple(sorted(unusual)),
+        jumps=jumps,
         coverage=(*whole.refused_rows, *failures),
         by_plan=phase.context.agreed is not None,
     )
 
 
-def _apply_limits(whole: _Part, phase: _Phase) -> Limited:
+def _apply_limits(whole: _Part, phase: _Phase) -> tuple[Sequence[Planned], tuple[Breaker, ...], Collection[KindInTarget]]:
     """Put on hold what exceeds a limit, send no notices where the idle share jumped, and record both, by version, before any mail.
 
-    If the ledger fails, everything is on hold.
+    Returns the plan, the jumps that stand, and the places whose idle share says nothing about what is usual. If the ledger fails, everything is
+    on hold.
     """
     if phase.ledger is None:
-        return Limited(planned=whole.planned)
+        return whole.planned, (), ()
     others = whole.left_targets - (phase.leases.targets if phase.leases else set())
     coverage = with_replaced_rows(whole.coverage, whole.refused_rows)
     swept = Swept(
@@ -336,12 +332,14 @@ def _apply_limits(whole: _Part, phase: _Phase) -> Limited:
         notices_only=phase.context.notices_only,
     )
     try:
-        return holding.apply_limits(whole.planned, swept, phase.ledger)
+        planned, rows = holding.apply_limits(whole.planned, swept, phase.ledger)
     except CloudError as error:
         because = f"the holds and the usual idle shares couldn't be read or written: {error}"
         phase.failures.append(failure_row("ledger", error))
-        planned = [holding.without_step(each, because, phase.now, acting=phase.announces) for each in whole.planned]
-        return Limited(planned=planned, unusual=frozenset(whole.places))
+        held = [holding.without_step(each, because, phase.now, acting=phase.announces) for each in whole.planned]
+        return held, (), whole.places.keys()
+    jumps = tuple(chain.from_iterable(row.jumps for row in rows.values()))
+    return planned, jumps, {jump.place for jump in jumps}
 
 
 def _with_reminders(planned: Planned, phase: _Phase) -> Decision:
@@ -349,34 +347,24 @@ def _with_reminders(planned: Planned, phase: _Phase) -> Decision:
     decision, now = planned.decision, phase.now
     if not planned.is_known or not phase.run.mode.announces or phase.opens_at:
         return decision
-    if not phase.run.mode.acts:
-        decision = _with_reminder_of_due(decision, planned.memory, now)
+    last, remind_every = idle_period.last_notice_at(planned.memory), decision.case.rule.remind_every
+    is_late = last is not None and now >= last + remind_every - dates.CLOCK_JITTER
+    if is_late and decision.step.name in ENDING_ACTIONS and not phase.run.mode.acts:  # otherwise its notice would lapse
+        because = f"{decision.step.because}, and this run does not act"
+        decision = replace(decision, step=Step(name=StepName.REMIND, because=because))
     by_hours = decision.step.name in ACTIONS | {StepName.HOLD}
     return replace(decision, needs_summary=by_hours and dates.is_summary_due(decision.reported_case, planned.memory, now))
 
 
-def _with_reminder_of_due(decision: Decision, memory: Memory, now: datetime) -> Decision:
-    """A reminder of what is due in a run that doesn't act. Otherwise its notice would lapse."""
-    last = idle_period.last_notice_at(memory)
-    remind_every = decision.case.rule.remind_every
-    if decision.step.name not in ENDING_ACTIONS or last is None or now < last + remind_every - dates.CLOCK_JITTER:
-        return decision
-    return replace(decision, step=Step(name=StepName.REMIND, because=f"{decision.step.because}, and this run does not act"))
-
-
-def _narrowed(decision: Decision, agreed: PlanFile | None) -> Decision:
-    if agreed is None or decision.outcome.result is not Result.PLANNED:
-        return decision
-    return plan_file.narrow_to_plan(decision, agreed)
-
-
-def _with_next(decision: Decision, planned: Planned, limited: Limited, phase: _Phase) -> Decision:
+def _with_next(planned: Planned, unusual: Collection[KindInTarget], phase: _Phase) -> Decision:
     """The decision with what the policy leads to, and what the kind could do. A hold, a jump, or whatever keeps it from being decided, blocks that."""
-    case, step, now = decision.reported_case, planned.decision.step, phase.now
+    decision, agreed = planned.decision, phase.context.agreed
+    case, step, now = decision.reported_case, decision.step, phase.now
     place = holds.kind_in_target_of(case)
-    jumps = step.name is StepName.NONE and not limited.unusual.isdisjoint({place, holds.run_place(place)})
-    is_quiet = jumps and not plan.follows_hours(case, planned.memory, now)
+    is_unusual = place in unusual or holds.run_place(place) in unusual
+    is_quiet = is_unusual and step.name is StepName.NONE and not plan.follows_hours(case, planned.memory, now)
     is_kept = is_quiet or planned.is_blocked or not planned.is_known or step.name is StepName.HOLD
     currency, notice_at = phase.context.policy.prices.shown_in, phase.opens_at or now
     following = coming.next_action(case, planned.memory, now, step if is_kept else None, currency, notice_at)
+    decision = plan_file.narrow_to_plan(decision, agreed) if agreed else decision
     return replace(decision, next=following, could=coming.possible_action(case, notice_at))

@@ -34,16 +34,12 @@ ODD_REPLY_ERRORS = (
 
 Any other exception ends the run, MemoryError above all: no result after it could be trusted.
 """
-
-
 NO_SIGN_IN = "NoSignIn"
 """The code of a failure to sign in: the credentials are there, and can't be used."""
 LEFT_ALONE = "LeftAlone"
 """The code of the refusal to undo an action on a resource that was recreated or changed since: running it again changes nothing."""
 NAMED_PERMISSION = re.compile(r"not authorized to perform: ([\w-]+:\w+)(?: on resource: (arn:[^\s\"]+))?")
 """How AWS names what it refuses: the permission, and the resource that it is about."""
-
-
 OBSTACLE = re.compile(
     r"explicit deny in an? [\w -]+?(?:policy|boundary)(?:: arn:[^\s\"]+)?|no (?!identity-based)[\w -]+? (?:policy|boundary) allows|deny assignment"
 )

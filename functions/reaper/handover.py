@@ -9,10 +9,10 @@ from its start. An audit changes nothing and sends nothing to owners, so it may 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any
 
 from reaper import registry
 from reaper.case import PLANNED, Case, Coverage, Outcome, Step
@@ -21,7 +21,6 @@ from reaper.model import NextAction, Resource, Run, Target, Verdict
 from reaper.pending.holds import Breaker, KindInTarget
 from reaper.pending.unfinished import UntoldAction
 
-T = TypeVar("T")
 OBSERVE_WITHIN = timedelta(minutes=30)
 """What observe hasn't read by then is a failed row of the coverage, and the next run reads it first."""
 DECIDE_WITHIN = timedelta(minutes=60)
@@ -153,31 +152,22 @@ def load_acted(text: str) -> Acted:
 
 
 def _with_details(case: Case) -> Case:
-    return replace(case, resource=_read_resource(case.resource))
+    """The case with its resource's details as its kind's own type."""
+    return replace(case, resource=_read_resources(case.resource))
 
 
-def _read_resource(resource: Resource) -> Resource:
-    """The resource with its details as its kind's own type."""
-    return replace(resource, details=_read_details(resource))
-
-
-def _read_details(resource: Resource) -> Any:
-    if (kind := registry.find_kind(resource.kind)) is None:
-        raise ValueError(f"this version has no kind {resource.kind!r}")
-    form = kind.details
-    if resource.details is None or form is None:
-        return resource.details
-    return _map_resources(adapter(form).validate_python(resource.details), _read_resource)
-
-
-def _map_resources(value: Any, change: Callable[[Resource], Resource]) -> Any:
-    """The value with `change` made to every resource in its fields and tuples."""
+def _read_resources(value: Any) -> Any:
+    """The value, with the details of every resource in its fields and tuples as their kind's own type."""
     if isinstance(value, Resource):
-        return change(value)
+        if (kind := registry.find_kind(value.kind)) is None:
+            raise ValueError(f"this version has no kind {value.kind!r}")
+        if value.details is None or kind.details is None:
+            return value
+        return replace(value, details=_read_resources(adapter(kind.details).validate_python(value.details)))
     if isinstance(value, tuple):
-        return tuple(_map_resources(item, change) for item in value)
+        return tuple(map(_read_resources, value))
     if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **{f.name: _map_resources(getattr(value, f.name), change) for f in fields(value) if f.init})
+        return replace(value, **{f.name: _read_resources(getattr(value, f.name)) for f in fields(value) if f.init})
     return value
 
 
@@ -191,19 +181,15 @@ def observe_deadline(run: Run, now: datetime, deadline: datetime | None, share: 
     return min((moment for moment in (ends, limit) if moment), default=None)
 
 
-def too_old_to_decide(run: Run, now: datetime) -> str | None:
-    """Why nothing may be decided any more, or None."""
-    return _too_old(run, now, DECIDE_WITHIN)
+def too_old(run: Run, now: datetime, limit: timedelta) -> str | None:
+    """Why nothing may be decided or begun any more, this long after the run began; None if it may."""
+    if not run.mode.writes or now - run.started_at <= limit:
+        return None
+    return f"the run began more than {limit // timedelta(minutes=1)} minutes ago; the next run decides again"
 
 
 def no_time_to_act(run: Run, now: datetime, deadline: datetime | None) -> str | None:
     """Why no action may begin any more, or None. `deadline`: when the process will be ended."""
     if deadline and now > deadline - ACT_MARGIN:
         return "this run's time is nearly over; the next sweep carries it out"
-    return _too_old(run, now, ACT_WITHIN)
-
-
-def _too_old(run: Run, now: datetime, limit: timedelta) -> str | None:
-    if not run.mode.writes or now - run.started_at <= limit:
-        return None
-    return f"the run began more than {limit // timedelta(minutes=1)} minutes ago; the next run decides again"
+    return too_old(run, now, ACT_WITHIN)

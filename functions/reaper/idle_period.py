@@ -26,8 +26,6 @@ MIN_VALID_FOR = timedelta(days=14)
 """A notice counts at least this long after its date or its last mail; two reminder intervals if these are longer."""
 VOID_ENROLMENT = "-"
 """Replaces the digest of a void enrolment. The time of its last mail stays and decides when the next one may be sent."""
-
-
 NATIVE = "native"
 """The `stop_by` of an idle shutdown. A notice of it announces no stop."""
 
@@ -91,22 +89,9 @@ def has_ended(case: Case, memory: Memory, since: datetime, now: datetime) -> boo
     return any(end > since for end in [*idle_period_ends(case, memory), *([called_at] if called_at else [])])
 
 
-def notice_followed_action(memory: Memory) -> bool:
-    """Whether the last notice is the mail about the reaper's own action: it announced the rest of that, or the delete by `then` after a stop."""
-    is_deleted_next = memory.last_action is StepName.STOP and memory.announced_action is AnnouncedAction.DELETE
-    announced = memory.last_action_result is Result.DONE and (memory.last_action_part is not None or is_deleted_next)
-    return announced and memory.warned_at is not None and memory.warned_at == memory.last_action_told_at
-
-
 def notice_was_about_hours(memory: Memory) -> bool:
     """Whether the last notice was about office hours, which apply whether it is used or idle."""
     return memory.announced_action is AnnouncedAction.HOURS
-
-
-def notice_outlasts_use(case: Case, memory: Memory) -> bool:
-    """Whether a notice lasts through use: a resource with office hours is used every day, and one mail about it is enough for a while."""
-    by_hours = case.rule.hours is not None and case.rule.hours.by_rule
-    return notice_was_about_hours(memory) or (by_hours and memory.announced_action is None)
 
 
 def without_wrong_notice(case: Case, memory: Memory, now: datetime) -> Memory:
@@ -197,3 +182,10 @@ def own_change_at(case: Case, memory: Memory) -> datetime | None:
     acted_at, changed = memory.last_action_at, case.resource.changed
     is_own = acted_at is not None and changed is not None and changed <= acted_at + STOPPING_FOR
     return changed if is_own and notice_followed_action(memory) else None
+
+
+def notice_followed_action(memory: Memory) -> bool:
+    """Whether the last notice is the mail about the reaper's own action: it announced the rest of that, or the delete by `then` after a stop."""
+    is_deleted_next = memory.last_action is StepName.STOP and memory.announced_action is AnnouncedAction.DELETE
+    announced = memory.last_action_result is Result.DONE and (memory.last_action_part is not None or is_deleted_next)
+    return announced and memory.warned_at is not None and memory.warned_at == memory.last_action_told_at

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Any, Generic, Literal, TypeVar, get_args
 
 from reaper.case import Blocked
@@ -28,14 +29,13 @@ def is_pasteable(*texts: str) -> bool:
     return all(text.isprintable() and len(text) <= MAX_PASTED_LENGTH for text in texts)
 
 
-def no_line(resource: Resource) -> str | None:
+def no_line(*_: object) -> None:
     """The default for a kind without such a line, address or reason."""
-    return None
 
 
-def no_keep_line(resource: Resource, key: str, value: str) -> str | None:
-    """The default for a kind that no tool can tag."""
-    return None
+def nothing(*_: object) -> tuple[()]:
+    """The default of a table that its cloud's reader hasn't completed, and what is paid for after an action that ends all cost."""
+    return ()
 
 
 def account_of(resource: Resource) -> str:
@@ -186,26 +186,6 @@ def no_actions(resource: Resource) -> Mapping[StepName, Blocked | None]:
     return {}
 
 
-def no_resources(cloud: object) -> tuple[Resource, ...]:
-    """Of a table that its cloud's reader hasn't completed."""
-    return ()
-
-
-def no_observations(cloud: object, resources: Sequence[Resource], window: Window) -> tuple[Observation, ...]:
-    """Of a table that its cloud's reader hasn't completed."""
-    return ()
-
-
-def no_parts_left(resource: Resource, action: StepName) -> tuple[BilledPart, ...]:
-    """What is still paid for after an action that ends all cost."""
-    return ()
-
-
-def all_parts(resource: Resource) -> tuple[BilledPart, ...] | None:
-    """What is paid for without any action, if it isn't scaled in automatically."""
-    return resource.parts
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind(Generic[C]):
     """One sort of resource and everything the product knows about it. A kind without `actions` only notifies.
@@ -242,17 +222,17 @@ class Kind(Generic[C]):
     without_proof: str
     states: Sequence[StatusRule] = ()
     blocks: Sequence[Block] = ()
-    discover: Callable[[C], Iterable[Resource]] = no_resources
-    observe: Callable[[C, Sequence[Resource], Window], Iterable[Observation]] = no_observations
+    discover: Callable[[C], Iterable[Resource]] = nothing
+    observe: Callable[[C, Sequence[Resource], Window], Iterable[Observation]] = nothing
     blocked_actions: Callable[[Resource], Mapping[StepName, Blocked | None]] = no_actions
-    parts_after: Callable[[Resource, StepName], tuple[BilledPart, ...] | None] = no_parts_left
-    parts_anyway: Callable[[Resource], tuple[BilledPart, ...] | None] = all_parts
+    parts_after: Callable[[Resource, StepName], tuple[BilledPart, ...] | None] = nothing
+    parts_anyway: Callable[[Resource], tuple[BilledPart, ...] | None] = attrgetter("parts")
     actions: Mapping[StepName, ActionSpec] = field(default_factory=dict)
     details: type | None = None
     commands: Mapping[StepName, Callable[[Resource], Command | None]] = field(default_factory=dict)
     undo_line: Callable[[Resource], str | None] = no_line
     console_url: Callable[[Resource], str | None] = no_line
-    keep_line: Callable[[Resource, str, str], str | None] = no_keep_line
+    keep_line: Callable[[Resource, str, str], str | None] = no_line
     place: Callable[[Resource], str] = account_of
     price_keys: tuple[str, ...] = ()
     needs_setup: str = ""

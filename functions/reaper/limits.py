@@ -16,6 +16,7 @@ from math import floor, inf
 from typing import TYPE_CHECKING
 
 from reaper.case import Case, Step
+from reaper.handover import Decision
 from reaper.model import ENDING_ACTIONS, HoldReason, Memory, State, StepName, Target
 from reaper.pending import holds
 from reaper.pending.acted import RECENT, ActedOn, acted_on, without
@@ -90,9 +91,10 @@ def hold_over_limits(
     )
 
 
-def step_under_jumps(step: Step, case: Case, rows: HoldRows) -> Step:
-    """The step, on hold if the idle share jumped there: for a run that leaves the limits to others."""
-    return _held_step(step, case, _jumps_over(case, rows))
+def step_under_jumps(decision: Decision, rows: HoldRows) -> Step:
+    """Its step, on hold if the idle share jumped there: for a run that leaves the limits to others."""
+    case = decision.reported_case
+    return _held_step(decision.step, case, _jumps_over(case, rows))
 
 
 def exceeded_by(case: Case, acted: Sequence[ActedOn], limits: Limits) -> str:
@@ -144,7 +146,10 @@ def rows_with_holds(rows: HoldRows, exceeded: Mapping[str, Mapping[Exceeded, str
     for key, row in rows.items():
         now_over, before = exceeded.get(key, {}), {hold.exceeded: hold for hold in row.holds}
         stays = [hold for limit, hold in before.items() if limit not in now_over and not row.places <= scope.read_places]
-        new = [_new_hold(limit, because, before.get(limit), scope) for limit, because in now_over.items()]
+        new = [
+            replace(before.get(limit, Hold(exceeded=limit, since=scope.now, run=scope.run, because="")), because=because)
+            for limit, because in now_over.items()
+        ]
         row = replace(row, holds=(*stays, *new))
         if new:
             row = holds.with_places(row, {p for p in scope.read_places if key in {ALL_ACCOUNTS, holds.key_of_place(p)}})
@@ -152,12 +157,6 @@ def rows_with_holds(rows: HoldRows, exceeded: Mapping[str, Mapping[Exceeded, str
             row = replace(row, reads=())
         updated[key] = row
     return updated
-
-
-def _new_hold(limit: Exceeded, because: str, earlier: Hold | None, scope: RunScope) -> Hold:
-    if earlier:
-        return replace(earlier, because=because)
-    return Hold(exceeded=limit, since=scope.now, run=scope.run, because=because)
 
 
 def _account_caps(limits: Limits, target: Target) -> _Caps:

@@ -165,6 +165,11 @@ def with_unknown_result(memory: Memory) -> Memory:
     return with_result(memory, Result.FAILED, because)
 
 
+def closed_unknown(memory: Memory) -> Memory:
+    """The memory with an action that is still open closed with an unknown result."""
+    return with_unknown_result(memory) if is_unfinished(memory) else memory
+
+
 def left_stopped(memory: Memory) -> Memory:
     """The memory of what office hours stopped and don't start: its owner gets a mail, and other hours need a new notice."""
     because = f"{memory.last_action_because}; it is protected or its office hours no longer apply, so it isn't started for now"
@@ -214,25 +219,17 @@ def after_judging(case: Case, memory: Memory, now: datetime, host: Memory | None
         memory = replace(memory, disowned_by=None, disowned_at=None)
     if memory.snoozed_until and not possible_actions.is_snoozed(case, memory, now):
         memory = _without_ended_snooze(case, memory, now)
-    if _ends_idle_period(case, memory, now):
+    is_in_use = case.verdict.state is State.ACTIVE or (case.rule.protected_because and not case.rule.in_doubt)
+    case, since = idle_period.since_own_call(case, memory, now), memory.idle_since
+    # What is merely too young for its rule is still idle, as far as the memory is concerned.
+    if is_in_use or (since and case.verdict.state is State.YOUNG and idle_period.has_ended(case, memory, since, now)):
         return replace(idle_period.without_reminders(memory), idle_since=None, last_seen_idle_at=None)
-    case = idle_period.since_own_call(case, memory, now)
     return idle_period.seen_idle(case, memory, now) if possible_actions.may_act(case) else memory
 
 
 def _without_ended_snooze(case: Case, memory: Memory, now: datetime) -> Memory:
-    """The memory without a snooze that is over. That of what may host others stays while a notice could still count: it answers those about them,
-    too, and their rows may not be read today.
-    """
+    """The memory without a snooze that is over. That of what may host others stays while a notice about them could still count."""
     counts = memory.snoozed_until is not None and now <= valid_until(case, memory.snoozed_until)
     may_host = any(kind.host == case.resource.kind for kind in registry.kinds())
     stays = counts and may_host and not possible_actions.is_recreated(case, memory)
     return memory if stays else replace(memory, snoozed_until=None, snoozed_at=None, snoozed_by=None, snooze_reason=None)
-
-
-def _ends_idle_period(case: Case, memory: Memory, now: datetime) -> bool:
-    """Whether it isn't idle any more. What is merely too young for its rule still is, as far as the memory is concerned."""
-    if case.verdict.state is State.ACTIVE or (case.rule.protected_because and not case.rule.in_doubt):
-        return True
-    since, state = memory.idle_since, idle_period.since_own_call(case, memory, now).verdict.state
-    return state is State.YOUNG and since is not None and idle_period.has_ended(case, memory, since, now)

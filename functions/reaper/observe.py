@@ -75,11 +75,13 @@ def observe(run: Run, context: ObserveContext, now: datetime) -> Observed:
     An odd reply (`errors.ODD_REPLY_ERRORS`) fails its kind only. Anything else, such as MemoryError, ends the run.
     """
     jobs = [
-        _new_job(session, kind, context, now)
+        _Job(session=session.for_kind(), kind=kind, context=context, now=now)
         for session in context.sessions
         for kind in context.kinds
         if kind.cloud == session.target.cloud
     ]
+    for job in jobs:
+        job.session.is_over = context.is_over  # then it makes no further call
     results = _observe_all(jobs, context)
     return Observed(
         run=run,
@@ -95,28 +97,21 @@ def _observe_all(jobs: Sequence[_Job], context: ObserveContext) -> list[tuple[Co
 
     def observe_one(job: _Job) -> tuple[Coverage, list[Case]]:
         row, cases = _observe_kind(job)
+        where, status = f"{row.account} {row.region or ''}".strip(), "" if row.status is Status.OK else f", {row.status}"
         with lock:
-            context.progress(f"{next(finished)} of {len(jobs)}: {_progress_line(row)}")
+            context.progress(f"{next(finished)} of {len(jobs)}: {where}: {row.kind}: {row.resources} found{status}")
         return row, cases
+
+    def can_wait(index: int) -> bool:
+        target = jobs[index].session.target
+        return (target.cloud, target.account, target.region, jobs[index].kind.name) not in context.read_first
 
     if not jobs:
         return []
-    order = sorted(range(len(jobs)), key=lambda index: _place_of(jobs[index]) not in context.read_first)
+    order = sorted(range(len(jobs)), key=can_wait)
     with ThreadPoolExecutor(min(MAX_CONCURRENT_JOBS, len(jobs))) as pool:
         results = dict(zip(order, pool.map(observe_one, [jobs[index] for index in order]), strict=True))
     return [results[index] for index in range(len(jobs))]
-
-
-def _place_of(job: _Job) -> PlaceName:
-    target = job.session.target
-    return target.cloud, target.account, target.region, job.kind.name
-
-
-def _new_job(session: CloudSession, kind: Kind[Any], context: ObserveContext, now: datetime) -> _Job:
-    """The job, with a session that makes no call once the time for reading is over."""
-    own_session = session.for_kind()
-    own_session.is_over = context.is_over
-    return _Job(session=own_session, kind=kind, context=context, now=now)
 
 
 def _observe_kind(job: _Job) -> tuple[Coverage, list[Case]]:
@@ -132,7 +127,9 @@ def _observe_kind(job: _Job) -> tuple[Coverage, list[Case]]:
     except CloudError as error:
         errors.append(error)
         cases = [_assessed(job, _blind_observation(resource, error), replace(resource, tags=None)) for resource in resources]
-    return _coverage_row(job, _worst_status(errors), errors, len(cases)), cases
+    is_denied = any(error.reason is Reason.DENIED for error in errors)
+    status = Status.DENIED if is_denied else Status.PARTIAL if errors else Status.OK
+    return _coverage_row(job, status, errors, len(cases)), cases
 
 
 def _discovered_resources(job: _Job) -> list[Resource]:
@@ -158,7 +155,8 @@ def faulty_fields(resource: object) -> list[str]:
     """The fields whose values don't match their types, as a reply may put anything into any field; only `id` if it isn't a resource at all."""
     if not isinstance(resource, Resource):
         return ["id"]
-    return [name for name, (holds, _) in _FIELDS.items() if not holds(getattr(resource, name))]
+    values = ((name, form, getattr(resource, name)) for name, (form, _) in _FIELDS.items())
+    return [name for name, form, value in values if not (isinstance(value, form) and _is_sound(name, value))]
 
 
 def without_faults(resource: Resource, wrong: list[str], kind: str, target: Target) -> Resource:
@@ -178,53 +176,48 @@ def _fault_text(resource: object, wrong: list[str]) -> str:
     return f"the reply about {name} can't be read: {values}"
 
 
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
+def _is_sound(name: str, value: object) -> bool:
+    """Whether a value of the right type can be used as that field."""
+    if name == "details":
+        return value is None or is_dataclass(value)
+    match value:
+        case str():
+            return bool(value.strip()) or name not in {"id", "name", "kind"}
+        case datetime():
+            return value.utcoffset() is not None
+        case float():
+            return 0 <= value <= 1
+        case Mapping():
+            return all(isinstance(text, str) for pair in value.items() for text in pair)
+        case tuple():
+            return all(isinstance(part, BilledPart) and _is_sound(name, part) for part in value)
+        case BilledPart():
+            is_text = isinstance(value.component, str) and isinstance(value.instance, str)
+            return is_text and isinstance(value.count, int | float) and math.isfinite(value.count)
+    return True
 
 
-def _is_text_or_none(value: object) -> bool:
-    return value is None or isinstance(value, str)
-
-
-def _is_word(value: object) -> bool:
-    return isinstance(value, str) and bool(value.strip())
-
-
-def _is_moment(value: object) -> bool:
-    return value is None or (isinstance(value, datetime) and value.utcoffset() is not None)
-
-
-def _is_text_mapping(value: object) -> bool:
-    return isinstance(value, Mapping) and all(isinstance(text, str) for pair in value.items() for text in pair)
-
-
-def _is_part(part: object) -> bool:
-    if not isinstance(part, BilledPart) or not isinstance(part.count, int | float):
-        return False
-    return isinstance(part.component, str) and isinstance(part.instance, str) and math.isfinite(part.count)
-
-
-_FIELDS: Mapping[str, tuple[Callable[[Any], bool], Any]] = {
-    "id": (_is_word, ""),
-    "name": (_is_word, ""),
-    "kind": (_is_word, ""),
-    "target": (lambda value: isinstance(value, Target), None),
-    "region": (_is_text, ""),
-    "created": (_is_moment, None),
-    "changed": (_is_moment, None),
-    "status": (_is_text, ""),
-    "size": (_is_text, ""),
-    "parts": (lambda value: value is None or (isinstance(value, tuple) and all(map(_is_part, value))), None),
-    "tags": (lambda value: value is None or _is_text_mapping(value), None),
-    "people": (_is_text_mapping, {}),
-    "details": (lambda value: value is None or is_dataclass(value), None),
-    "host_id": (_is_text_or_none, None),
-    "host_share": (lambda value: value is None or (isinstance(value, float) and 0 <= value <= 1), None),
-    "fingerprint": (_is_text_or_none, None),
-    "stop_by": (_is_text, "stop"),
-    "unread_because": (_is_text_or_none, None),
+_FIELDS: Mapping[str, tuple[Any, Any]] = {
+    "id": (str, ""),
+    "name": (str, ""),
+    "kind": (str, ""),
+    "target": (Target, None),
+    "region": (str, ""),
+    "created": (datetime | None, None),
+    "changed": (datetime | None, None),
+    "status": (str, ""),
+    "size": (str, ""),
+    "parts": (tuple | None, None),
+    "tags": (Mapping | None, None),
+    "people": (Mapping, {}),
+    "details": (object, None),
+    "host_id": (str | None, None),
+    "host_share": (float | None, None),
+    "fingerprint": (str | None, None),
+    "stop_by": (str, "stop"),
+    "unread_because": (str | None, None),
 }
-"""What each field of a resource has to be, and what replaces anything else."""
+"""The type of each field of a resource, and what replaces anything else."""
 
 
 def _observed_cases(job: _Job, resources: list[Resource]) -> Iterator[Case]:
@@ -297,12 +290,6 @@ def _blind_observation(resource: Resource, error: CloudError) -> Observation:
     return Observation(resource=plain, unknown_because=f"it couldn't be observed: {error}")
 
 
-def _worst_status(errors: Sequence[CloudError]) -> Status:
-    if any(error.reason is Reason.DENIED for error in errors):
-        return Status.DENIED
-    return Status.PARTIAL if errors else Status.OK
-
-
 def _coverage_row(job: _Job, status: Status, errors: Sequence[CloudError], resources: int) -> Coverage:
     target = job.session.target
     texts = sorted(dict.fromkeys(str(error) for error in errors), key=lambda text: NOT_REACHED not in text)  # for the next run
@@ -321,9 +308,3 @@ def _coverage_row(job: _Job, status: Status, errors: Sequence[CloudError], resou
         missing=", ".join(missing) or None,
         error="; ".join(texts[:3]) + more if texts else None,
     )
-
-
-def _progress_line(row: Coverage) -> str:
-    where = f"{row.account} {row.region or ''}".strip()
-    status = "" if row.status is Status.OK else f", {row.status}"
-    return f"{where}: {row.kind}: {row.resources} found{status}"

@@ -8,10 +8,12 @@ enrolment notice instead.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 
 from reaper import idle_period
 from reaper.case import Case, Step
+from reaper.duration import format_duration
 from reaper.model import Memory, State, StepName
 from reaper.planning import reasons
 from reaper.planning.dates import (
@@ -32,18 +34,26 @@ from reaper.planning.possible_actions import (
     may_start,
     snooze_sentence,
     strongest_action,
+    was_stopped_by_reaper,
 )
+from reaper.planning.reasons import ago_text, participle
 from reaper.planning.valid_notice import without_void_notice
+from reaper.policy import office_hours
 
 
 def plan_step(case: Case, memory: Memory, now: datetime, *, acting: bool = True) -> Step:
     """The step of one case. An empty memory: it was never warned about.
 
     Without `acting` owners get notices and no action is planned or announced. Actions that another run has announced are left to runs
-    that announce.
+    that announce. The reason names what keeps an idle resource from every action: `enforce_only`, or a place where nothing may be changed.
     """
-    step = _planned_step(case, memory, now, acting)
-    return reasons.with_blocked_target(reasons.with_canary_reason(step, case), case)
+    step, blocked = _planned_step(case, memory, now, acting), case.resource.target.blocked_because
+    if case.verdict.state is not State.IDLE:
+        return step
+    canary = case.rule.notes[-1] if case.rule.only_notices and case.rule.notes else ""
+    if canary not in step.because:
+        step = replace(step, because=f"{step.because}; {canary}")
+    return replace(step, because=f"{step.because}; it isn't stopped or deleted: {blocked}") if blocked else step
 
 
 def _planned_step(case: Case, memory: Memory, now: datetime, acting: bool) -> Step:
@@ -51,7 +61,11 @@ def _planned_step(case: Case, memory: Memory, now: datetime, acting: bool) -> St
         return _no_step(because)
     memory = without_void_notice(case, idle_period.without_void_times(memory, now), now, announces=acting)
     if acting and may_start(case, memory, now):
-        return _start_step(case, memory, now)
+        if memory.last_action is StepName.START and is_unconfirmed(memory, now):
+            return _no_step(reasons.unconfirmed_because(memory))
+        by_reaper = was_stopped_by_reaper(case, memory)
+        why = "the reaper had stopped it" if by_reaper else f"{case.rule.name} starts everything that has office hours"
+        return Step(name=StepName.START, because=f"its office hours have begun, and {why}")
     if because := _no_step_because(case, memory, now, acting):
         return _no_step(because)
     if acting and follows_hours(case, memory, now):
@@ -65,16 +79,16 @@ def _planned_step(case: Case, memory: Memory, now: datetime, acting: bool) -> St
 
 def _no_step_because(case: Case, memory: Memory, now: datetime, acting: bool) -> str | None:
     """Why neither a notice nor an action is considered at all."""
-    if not may_act(case) and not (acting and (is_forced(case, now) or _is_enrolled(case, memory, now))):
+    if not may_act(case) and not (acting and (is_forced(case, now) or _is_enrolled(case, memory))):
         return reasons.nothing_to_do_because(case, memory)
     if is_snoozed(case, memory, now):
         return snooze_sentence(memory)
     if not acting and has_announced_action(case, memory, now):
-        return reasons.ANNOUNCED_BEFORE
+        return "the owner already has a notice that announces an action, and this run announces none"
     return reasons.unconfirmed_because(memory) if acting and is_unconfirmed(memory, now) else None
 
 
-def _is_enrolled(case: Case, memory: Memory, now: datetime) -> bool:
+def _is_enrolled(case: Case, memory: Memory) -> bool:
     """Whether its office hours may be kept, and its owner has a valid enrolment notice."""
     return may_keep_hours(case) and enrolled_since(case, memory) is not None
 
@@ -89,44 +103,27 @@ def has_announced_action(case: Case, memory: Memory, now: datetime) -> bool:
 def follows_hours(case: Case, memory: Memory, now: datetime) -> bool:
     """Whether its office hours, and not idleness alone, decide about it."""
     can_enrol = is_stopped_by_hours(case) and strongest_action(case, now) is not None
-    return can_enrol or _is_enrolled(case, memory, now)
-
-
-def _start_step(case: Case, memory: Memory, now: datetime) -> Step:
-    if memory.last_action is StepName.START and is_unconfirmed(memory, now):
-        return _no_step(reasons.unconfirmed_because(memory))
-    return Step(name=StepName.START, because=reasons.start_because(case, memory))
+    return can_enrol or _is_enrolled(case, memory)
 
 
 def _hours_step(case: Case, memory: Memory, now: datetime) -> Step:
     """The step of a rule's office hours: first an enrolment notice, then a stop after each day, and a summary every week."""
+    summary_at = next_summary_at(case, memory, now)
     if enrolled_since(case, memory) is None:
-        return _enrolment_step(case, memory, now)
+        if summary_at and now < summary_at:  # the last notice was too recent to replace it
+            wait = format_duration(summary_at - now)
+            void = "the notice about its office hours is no longer valid"
+            return _no_step(f"{void}, and nothing is stopped before the next one in {wait}")
+        return Step(name=StepName.WARN, because=f"{case.rule.name} sets office hours, and the owner has not been notified")
     step = _due_step(case, memory, now)
     if step and step.name is not StepName.NONE:
         return step
-    return (
-        _summary_step(case, memory, now)
-        or _forced_notice_step(case, memory, now)
-        or step
-        or _no_step(reasons.kept_hours_because(memory, now) if may_act(case) else reasons.nothing_to_do_because(case, memory))
-    )
-
-
-def _enrolment_step(case: Case, memory: Memory, now: datetime) -> Step:
-    """The enrolment notice, unless the last notice was too recent to replace it."""
-    next_notice_at = next_summary_at(case, memory, now)
-    if next_notice_at and now < next_notice_at:
-        return _no_step(reasons.void_enrolment_because(next_notice_at, now))
-    return Step(name=StepName.WARN, because=reasons.not_enrolled_because(case))
-
-
-def _summary_step(case: Case, memory: Memory, now: datetime) -> Step | None:
-    """The weekly summary, if it is due."""
-    summary_at = next_summary_at(case, memory, now)
-    if summary_at is None or now < summary_at or case.verdict.state is State.UNKNOWN:
-        return None
-    return Step(name=StepName.REMIND, because=reasons.kept_hours_because(memory, now))
+    last = ago_text(idle_period.last_notice_at(memory) or now, now)
+    kept = f"office hours apply to it, and the owner was last notified {last}"
+    if summary_at and now >= summary_at and case.verdict.state is not State.UNKNOWN:
+        return Step(name=StepName.REMIND, because=kept)
+    no_step = step or _no_step(kept if may_act(case) else reasons.nothing_to_do_because(case, memory))
+    return _forced_notice_step(case, memory, now) or no_step
 
 
 def _forced_notice_step(case: Case, memory: Memory, now: datetime) -> Step | None:
@@ -137,45 +134,54 @@ def _forced_notice_step(case: Case, memory: Memory, now: datetime) -> Step | Non
         return _no_step(because)
     if forced_stop_at(case, memory, now) is None:
         return None
-    return Step(name=StepName.REMIND, because=reasons.forced_stop_because(case))
+    because = f"its office hours are over, and {case.rule.name} stops it even while it is in use"
+    return Step(name=StepName.REMIND, because=because)
 
 
 def _due_step(case: Case, memory: Memory, now: datetime) -> Step | None:
     """The action that is due, or why it waits for office hours or a freeze; None if a notice has to come first or the time hasn't come."""
-    action, due = strongest_action(case, now), action_due_at(case, memory, now)
+    action, due, hours = strongest_action(case, now), action_due_at(case, memory, now), case.rule.hours
     if action is None or due is None:
         return None
-    if because := reasons.left_running_because(case, now):
+    if because := reasons.manual_start_because(case, now):
         return _no_step(because)
+    if hours and office_hours.is_open(hours, now):
+        return _no_step("it is within its office hours, so it keeps running")
     if due > now:
         return None
     if because := reasons.frozen_because(case.rule, now):
         return _no_step(because)
-    return Step(name=action, because=reasons.due_because(case, memory, action, now))
+    ago = ago_text(memory.warned_at or now, now)
+    if is_stopped_by_hours(case):
+        because = f"its office hours are over, and the owner was notified {ago} that they apply"
+    else:
+        because = f"{case.verdict.because}; the owner was notified {ago} that it would be {participle(case.resource, action)}"
+    return Step(name=action, because=because)
 
 
 def _notice_step(case: Case, memory: Memory, now: datetime, acting: bool) -> Step:
-    """The warning or reminder that is due, or why none is due yet."""
+    """The warning or reminder that is due, or why none is due yet. After a gap in the proof it is a warning: the earlier one is no grace."""
     if because := reasons.outside_hours_because(case, now):
         return _no_step(because)
-    action = strongest_action(case, now) if acting else None
-    if action is None and (because := reasons.recent_notice_because(case, memory, now)):
-        return _no_step(because)
-    last = idle_period.last_notice_at(memory)
+    action, last = strongest_action(case, now) if acting else None, idle_period.last_notice_at(memory)
+    idle_for = format_duration(case.rule.idle_after)
     if last is None:
-        return Step(name=StepName.WARN, because=reasons.first_notice_because(case))
-    if action and action_due_at(case, memory, now) is None:
-        return Step(name=StepName.WARN, because=reasons.unannounced_because(case, action))
-    if now < next_reminder_at(case, last):
-        return _no_step(reasons.waiting_because(case, memory, action, last, now))
-    return _repeated_notice_step(case, memory, last, now)
-
-
-def _repeated_notice_step(case: Case, memory: Memory, last: datetime, now: datetime) -> Step:
-    """A reminder, or a new warning if the earlier one no longer counts as grace."""
+        notes = "".join(f"; {note}" for note in case.rule.notes)
+        return Step(name=StepName.WARN, because=f"idle for more than {idle_for} under {case.rule.name}{notes}")
+    reminder_at, told = next_reminder_at(case, last), f"the owner was notified {ago_text(last, now)}"
+    is_daily = is_stopped_by_hours(case) and not idle_period.notice_was_about_hours(memory)  # idle every evening
+    if action is None and is_daily and last <= now < reminder_at:
+        return _no_step(f"{told} and will be notified again in {format_duration(reminder_at - now)}")
+    what, due = participle(case.resource, action) if action else "", action_due_at(case, memory, now) if action else None
+    if action and due is None:
+        return Step(name=StepName.WARN, because=f"the owner has not been notified in this idle period that it will be {what}")
+    if due and now < due <= reminder_at:
+        return _no_step(f"{told} and it will be {what} in {format_duration(due - now)}")
+    if now < reminder_at:
+        return _no_step(f"{told} and gets a reminder in {format_duration(reminder_at - now)}")
     if valid_notice_at(case, memory, now) is None:
-        return Step(name=StepName.WARN, because=reasons.idle_again_because(case))
-    return Step(name=StepName.REMIND, because=reasons.still_idle_because(last, now))
+        return Step(name=StepName.WARN, because=f"idle again for more than {idle_for} after a gap in the evidence")
+    return Step(name=StepName.REMIND, because=f"still idle, and the owner was last notified {ago_text(last, now)}")
 
 
 def _no_step(because: str) -> Step:

@@ -40,29 +40,27 @@ class PriceBook:
         """US dollars an hour for all parts of a resource together; None if any part, or its price, is unknown."""
         if not resource.parts:
             return None
-        part_prices = [self._part_price(resource, part) for part in resource.parts]
-        prices = [p for p in part_prices if p]
-        if len(prices) < len(part_prices):
-            return None
+        prices: list[Price] = []
+        for part in resource.parts:
+            listed = self.list_price(resource.target.cloud, resource.region.lower(), part)
+            rule = next((rule for rule in self._rules if rule.applies_to(resource, part)), None)
+            if (price := _own_price(rule, listed) if rule else listed) is None:
+                return None
+            prices.append(price)
         usd = sum(p.usd_per_hour * part.count for p, part in zip(prices, resource.parts, strict=True))
         source, own = "; ".join(dict.fromkeys(p.source for p in prices)), any(p.own for p in prices)
         return Price(usd_per_hour=round(usd, 6), source=source, as_of=min(p.as_of for p in prices), own=own)
-
-    def _part_price(self, resource: Resource, part: BilledPart) -> Price | None:
-        listed = self.list_price(resource.target.cloud, resource.region.lower(), part)
-        rule = next((rule for rule in self._rules if rule.applies_to(resource, part)), None)
-        return _own_price(rule, listed) if rule else listed
 
     def list_price(self, cloud: str, region: str, part: BilledPart) -> Price | None:
         """What one unit of the part costs by the snapshot."""
         snapshot = self._snapshots[cloud] if self._snapshots else _load_snapshot(cloud)
         components = snapshot["prices"].get(region, {})
-        row = components.get(part.component, {}).get(part.instance.lower())
-        if row:
-            return _price_of_row(snapshot, row, "snapshot")
-        for other in SUBSTITUTE_COMPONENTS if _may_substitute(region, part) else ():
-            if row := components.get(other, {}).get(part.instance.lower()):
-                return _price_of_row(snapshot, row, f"estimate ({other} price)")
+        others = SUBSTITUTE_COMPONENTS if _may_substitute(region, part) else ()
+        sources = [(part.component, "snapshot"), *((other, f"estimate ({other} price)") for other in others)]
+        for component, source in sources:
+            if row := components.get(component, {}).get(part.instance.lower()):
+                as_of = snapshot["dates"].get(row[1], snapshot["as_of"])
+                return Price(usd_per_hour=row[0], source=source, as_of=as_of)
         return None
 
 
@@ -89,13 +87,8 @@ def priced_regions() -> list[str]:
 
 def priced_sizes() -> list[str]:
     """The sizes of both clouds that the snapshot has prices for, in lower case."""
-    lists = [
-        rows
-        for cloud in ("aws", "azure")
-        for components in _load_snapshot(cloud)["prices"].values()
-        for rows in components.values()
-    ]
-    return sorted({size for rows in lists for size in rows})
+    regions = [components for cloud in ("aws", "azure") for components in _load_snapshot(cloud)["prices"].values()]
+    return sorted({size for components in regions for rows in components.values() for size in rows})
 
 
 def price_basis(findings: Iterable[Finding], currency: Currency) -> str:
@@ -112,21 +105,22 @@ def price_basis(findings: Iterable[Finding], currency: Currency) -> str:
 
 def price_lists() -> list[dict[str, Any]]:
     """Of each cloud's snapshot: how many prices and regions it has, the oldest and newest date of its sources, and these."""
-    return [_price_list(cloud, _load_snapshot(cloud)) for cloud in ("aws", "azure")]
-
-
-def _price_list(cloud: str, snapshot: dict[str, Any]) -> dict[str, Any]:
-    dates, rows = [*snapshot["dates"].values(), snapshot["as_of"]], [c for r in snapshot["prices"].values() for c in r.values()]
-    return {
-        "cloud": cloud,
-        "prices": sum(map(len, rows)),
-        "regions": len(snapshot["prices"]),
-        "oldest": min(dates),
-        "newest": max(dates),
-        "sources": [
-            {"source": s["what"], "as_of": snapshot["dates"].get(s["id"], snapshot["as_of"])} for s in snapshot["sources"]
-        ],
-    }
+    lists = []
+    for cloud in ("aws", "azure"):
+        snapshot = _load_snapshot(cloud)
+        dates, prices, latest = snapshot["dates"], snapshot["prices"], snapshot["as_of"]
+        sources = [{"source": s["what"], "as_of": dates.get(s["id"], latest)} for s in snapshot["sources"]]
+        lists.append(
+            {
+                "cloud": cloud,
+                "prices": sum(len(rows) for components in prices.values() for rows in components.values()),
+                "regions": len(prices),
+                "oldest": min([*dates.values(), latest]),
+                "newest": max([*dates.values(), latest]),
+                "sources": sources,
+            }
+        )
+    return lists
 
 
 def _may_substitute(region: str, part: BilledPart) -> bool:
@@ -137,10 +131,6 @@ def _may_substitute(region: str, part: BilledPart) -> bool:
         and not region.startswith("us-gov-")
         and not odd
     )
-
-
-def _price_of_row(snapshot: dict[str, Any], row: list[Any], source: str) -> Price:
-    return Price(usd_per_hour=row[0], source=source, as_of=snapshot["dates"].get(row[1], snapshot["as_of"]))
 
 
 @cache

@@ -195,10 +195,9 @@ def run_phases(opened: OpenRun, hand_over: HandOver = unchanged) -> Report:
 
     Raises Interrupted, which says what was done, if a person ends it.
     """
-    from reaper.conclude import conclude, leases_of
+    from reaper.conclude import conclude, done_so_far, leases_of
     from reaper.decide import decide
     from reaper.observe import observe
-    from reaper.pending.interrupted import done_so_far
 
     def observe_some(context: ObserveContext) -> Observed:
         return hand_over(observe(opened.run, context, opened.run.started_at))
@@ -355,19 +354,12 @@ def _opened_context(
 ) -> ObserveContext:
     """The context of observing these accounts. Once the time is over, they get their rows only."""
     if base.is_over():
-        return replace(base, unopened=(*unlisted, *_unreached_rows(base, accounts)))
+        error = CloudError(Reason.UNREACHABLE, "observe", NOT_REACHED)
+        chosen = ((account, [kind.name for kind in base.kinds if kind.cloud == account.cloud]) for account in accounts)
+        rows = (row for account, names in chosen for row in unopened_rows(account, names, error))
+        return replace(base, unopened=(*unlisted, *rows))
     sessions, unopened = open_accounts(setup.settings, accounts, setup.progress)
     return replace(base, sessions=sessions, unopened=(*unlisted, *unopened))
-
-
-def _unreached_rows(context: ObserveContext, accounts: Iterable[Account]) -> list[Coverage]:
-    """The rows of accounts for which the time is over."""
-    error = CloudError(Reason.UNREACHABLE, "observe", NOT_REACHED)
-    return [
-        row
-        for account in accounts
-        for row in unopened_rows(account, [kind.name for kind in context.kinds if kind.cloud == account.cloud], error)
-    ]
 
 
 def _act_opener(setup: RunSetup, accounts: Iterable[Account], archive: Archive, policy: str | None) -> OpenActContext:

@@ -45,18 +45,6 @@ class CloudSession(Protocol):
         ...
 
 
-def open_sessions(
-    settings: Settings, clouds: Sequence[str], progress: Callable[[str], None]
-) -> tuple[list[CloudSession], list[Coverage]]:
-    """Sessions that read everything there is to sweep, and rows for each cloud and account that couldn't be opened.
-
-    Raises SettingsError if nothing is left to sweep.
-    """
-    accounts, unlisted = list_all_accounts(settings, clouds, progress)
-    sessions, unopened = open_accounts(settings, accounts, progress)
-    return sessions, [*unlisted, *unopened]
-
-
 def list_all_accounts(
     settings: Settings, clouds: Sequence[str], progress: Callable[[str], None]
 ) -> tuple[list[Account], list[Coverage]]:
@@ -113,8 +101,10 @@ def open_accounts(
         except CloudError as error:  # of one cloud, which doesn't prevent the sweep of the other
             opened = [], _failure_rows(settings, account, error)
         if not account.is_own:
+            where = f"{account.id} ({account.name})" if account.name else account.id
+            status = f", {opened[1][0].status}" if opened[1] else ""
             with lock:
-                progress(_progress_line(account, *opened))
+                progress(f"account {where}: {count_noun(len(opened[0]), 'region')}{status}")
         return opened
 
     with ThreadPoolExecutor(min(MAX_OPENED_AT_ONCE, max(1, len(accounts)))) as pool:
@@ -155,7 +145,8 @@ def session_of(target: Target, sessions: Iterable[CloudSession], rows: Sequence[
 
 def is_available(settings: Settings, cloud: str, progress: Callable[[str], None]) -> bool:
     """Whether a cloud can be swept from here. Raises SettingsError if the settings name it and its SDK isn't installed."""
-    is_named = settings.cloud == cloud or _is_named(settings, cloud)
+    aws = (settings.regions, settings.accounts, settings.organization, settings.ous)
+    is_named = settings.cloud == cloud or any(aws if cloud == "aws" else (settings.subscriptions, settings.management_group))
     try:
         import_module(f"reaper.{cloud}.targets")
     except ImportError as error:
@@ -172,17 +163,6 @@ def is_available(settings: Settings, cloud: str, progress: Callable[[str], None]
 def has_credentials(cloud: str) -> bool:
     """Whether there seems to be a way to sign in to a cloud whose SDK is installed. Makes no call."""
     return bool(import_module(f"reaper.{cloud}.targets").has_credentials())
-
-
-def _is_named(settings: Settings, cloud: str) -> bool:
-    if cloud == "aws":
-        return bool(settings.regions or settings.accounts or settings.organization or settings.ous)
-    return bool(settings.subscriptions or settings.management_group)
-
-
-def _progress_line(account: Account, sessions: Sequence[CloudSession], rows: Sequence[Coverage]) -> str:
-    where = f"{account.id} ({account.name})" if account.name else account.id
-    return f"account {where}: {count_noun(len(sessions), 'region')}" + (f", {rows[0].status}" if rows else "")
 
 
 def _failure_rows(settings: Settings, account: Account, error: ReaperError) -> list[Coverage]:

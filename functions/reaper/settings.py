@@ -145,7 +145,10 @@ def narrow_settings(settings: Settings, call: Mapping[str, Any], kinds: Collecti
         )
     for name in ("regions", "subscriptions"):
         _require_inside(name, options.get(name, ()), getattr(settings, name))
-    accounts = account_scope.narrow_accounts(settings.account_scope, _scope_of_call(options))
+    units = account_scope.unit_ids("ous", options.get("ous", ()))
+    whole = [account_scope.ORGANIZATION] * options.get("organization", False)
+    asked = account_scope.parse_accounts("accounts", [*options.get("accounts", ()), *units, *whole])
+    accounts = account_scope.narrow_accounts(settings.account_scope, asked)
     options |= {
         **asdict(accounts),
         "exclude_accounts": (
@@ -156,14 +159,6 @@ def narrow_settings(settings: Settings, call: Mapping[str, Any], kinds: Collecti
         "kinds": expand_kinds(options.get("kinds", settings.kinds), kinds),
     }
     return replace(settings, **options)
-
-
-def _scope_of_call(options: Mapping[str, Any]) -> AccountScope:
-    """The accounts that a call names, in `accounts`, `ous` and `organization`."""
-    words = [*options.get("accounts", ()), *account_scope.unit_ids("ous", options.get("ous", ()))]
-    return account_scope.parse_accounts(
-        "accounts", [*words, *([account_scope.ORGANIZATION] * options.get("organization", False))]
-    )
 
 
 def _option_name(key: str) -> str:
@@ -241,18 +236,13 @@ def require_kept_memory(settings: Settings) -> Settings:
     return settings
 
 
-def parse_cloud(text: str) -> str:
-    """`aws`, `azure` or `all`. Raises SettingsError for anything else."""
-    if text not in {"aws", "azure", "all"}:
-        raise SettingsError(f"unknown cloud {text!r}; use aws, azure or all")
-    return text
-
-
 def _parse_option(name: str, value: Any) -> Any:
     if name in {"mode", "cloud"}:
         if not isinstance(value, str):
             raise SettingsError(f"{name}: {value!r} is not a string")
-        return parse_mode(value, name) if name == "mode" else parse_cloud(value)
+        if name == "cloud" and value not in {"aws", "azure", "all"}:
+            raise SettingsError(f"unknown cloud {value!r}; use aws, azure or all")
+        return parse_mode(value, name) if name == "mode" else value
     if name == "organization":
         if not isinstance(value, bool):
             raise SettingsError(f"{name}: {value!r} is not true or false")

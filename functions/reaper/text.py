@@ -5,11 +5,17 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
+
+from reaper.duration import format_duration
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 UTC = "UTC"
 SMALLEST_SHOWN_USD = 0.005
@@ -147,3 +153,18 @@ def did_you_mean(word: str, valid: Collection[str], cutoff: float = 0.6) -> str:
     near = get_close_matches(word, by_text, n=5, cutoff=cutoff)
     best = min(near, key=lambda name: (Counter(word) - Counter(name)).total(), default=None)
     return f"; did you mean {by_text[best]}?" if best else ""
+
+
+def open_templates(package: str, filters: Mapping[str, Callable[..., Any]], folder: str = "") -> Environment:
+    """The templates of a package, with these filters besides the common ones. Everything in them is escaped, but for plain text."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # would slow every command
+
+    pages = Environment(
+        autoescape=lambda name: name is None or not name.endswith(".txt.j2"),
+        loader=PackageLoader(package, folder),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    pages.filters |= {"moment": format_time, "day": format_day, "length": format_duration, "tidy": tidy_line, **filters}
+    return pages

@@ -34,11 +34,7 @@ def undone(deployment: FakeDeployment, run: str = "run-2", **fields: Any) -> dic
     texts = {}
     for result in restore.undo_run(run, deployment.restore_context(), **fields):
         name = result.id.rpartition("/")[2]
-        texts[name] = (
-            result.because
-            if isinstance(result, restore.NotUndone)
-            else str(result.error or (result.undone and result.undone.because))
-        )
+        texts[name] = result.left_because or str(result.error or (result.undone and result.undone.because))
     return texts
 
 

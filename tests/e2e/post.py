@@ -15,13 +15,14 @@ from typing import Any
 import trustme
 from aiosmtpd.smtp import AuthResult, LoginPassword
 
-from reaper import registry, secret_store
+from reaper import registry
 from reaper.cli import sample
 from reaper.errors import CloudError
 from reaper.notices.channels import delivery
 from reaper.notices.channels.delivery import ChannelContext, Delivery
 from reaper.notices.message import Audience, Message
 from reaper.policy.parse import parse_policy
+from reaper.stores import secret_store
 
 NOW = datetime(2026, 11, 21, 10, 17, tzinfo=UTC)
 HEAD = "version: 1\nowners: {domains: [example.com], fallback: ml-admins@example.com}\nchannels:\n"

@@ -17,7 +17,7 @@ from e2e.post import HEAD, NOW, Posts, digest, error, opened, receipt, sent, sum
 from e2e.test_doctor_channels import examined, of
 from fakes.fake_deployment import POLICY, FakeDeployment, policy
 from fakes.snooze_requests import KEYS, desk
-from reaper import registry, secret_store
+from reaper import registry
 from reaper.cli import notify
 from reaper.conclude import conclude
 from reaper.decide import decide
@@ -33,6 +33,7 @@ from reaper.run import run_phases
 from reaper.snooze.handler import handle_request
 from reaper.snooze.links import LinkSigner
 from reaper.snooze.request import Request
+from reaper.stores import secret_store
 
 SECRETS = ("T0CANARY1", "B0CANARY22", "canaryCANARYcanary33", "canary%2Fsignature44")
 PATH = "/services/T0CANARY1/B0CANARY22/canaryCANARYcanary33?api-version=1&sp=%2Ftriggers&sig=canary%2Fsignature44"

@@ -14,7 +14,7 @@ from reaper.acting.task import ActContext, Task
 from reaper.case import Case, Report
 from reaper.decide import DecideContext
 from reaper.kind import Kind
-from reaper.model import Mode, Resource, Run, StepName
+from reaper.model import Mode, Resource, Run
 from reaper.notices.context import ConcludeContext
 from reaper.observe import ObserveContext
 from reaper.observing.cache import ConfigurationCache
@@ -64,9 +64,7 @@ def assess_again(session: CloudSession, kind: Kind[Any], resource: Resource, ord
     )
     task = Task(
         decision=None,
-        action=StepName.STOP,
-        run_id="run",
-        began=context.clock(),
+        run=None,
         context=context,
         session=session,
         kind=kind,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import boto3
 import pytest
 
-from reaper import secret_store
 from reaper.errors import CloudError
+from reaper.stores import secret_store
 from reaper_sandbox.aws.server import Server
 
 RING = '{"current": "k1", "k1": "0123456789abcdef0123456789abcdef"}'

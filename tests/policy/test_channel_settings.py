@@ -6,7 +6,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from reaper import registry, secret_store
+from reaper import registry
 from reaper.errors import CloudError, PolicyError, SettingsError
 from reaper.notices.channels.delivery import with_deployment_channels
 from reaper.notices.message import Audience, Message, recipient
@@ -14,6 +14,7 @@ from reaper.policy import channel_settings, yaml_lines
 from reaper.policy.channel_settings import CHANNEL_MODELS, Acs, Apprise, Sns
 from reaper.policy.parse import parse_policy
 from reaper.policy.schema import Policy
+from reaper.stores import secret_store
 
 OWNERS = "owners: {domains: [example.com], fallback: ml-admins@example.com}\n"
 EVERY = """\

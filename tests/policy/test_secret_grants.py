@@ -5,11 +5,12 @@ from datetime import UTC, datetime
 import pytest
 
 from policy.test_channel_settings import OWNERS, parse, problem
-from reaper import secret_store, settings
+from reaper import settings
 from reaper.errors import CloudError, SettingsError
 from reaper.notices.context import open_context
 from reaper.policy import secret_grants
 from reaper.policy.parse import parse_policy
+from reaper.stores import secret_store
 
 VAULT = "https://team.vault.azure.net/secrets"
 ARN = "arn:aws:secretsmanager:us-east-1:123456789012:secret"

@@ -18,8 +18,6 @@ from reaper.model import ManifestReference, Resource, Result, SideChange, StepNa
 C = TypeVar("C")
 UndoState = Mapping[str, Any]
 """A JSON object: strings, numbers, booleans, null, lists and objects. Times are ISO 8601 strings."""
-
-
 Members = Mapping[str, Any]
 """The members of an object, or of each object in a list, by name: None for one that may hold anything, else the members inside it."""
 

@@ -8,8 +8,8 @@ at any of these points, this one action ends, with the reason, and what it chang
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 
 from reaper import memory_updates
 from reaper.acting import recheck
@@ -33,27 +33,14 @@ from reaper.planning.reasons import participle
 GONE = Outcome(result=Result.DONE, because="it no longer exists", already_done=True)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExecutedStep:
-    """The result of one action: its outcome, what failed, and the API calls that it took.
-
-    `is_throttled`: its first call was refused for that alone, and none was made.
+def execute(decision: Decision, run: Run, context: ActContext) -> tuple[Outcome, Task, bool]:
+    """Carry out the decision's step. Returns its outcome, the task with what failed and the calls that it took, and whether its first call was
+    refused only because the cloud throttled it, so that none was made. Never raises ReaperError.
     """
-
-    outcome: Outcome
-    errors: Sequence[ReaperError]
-    calls: Mapping[str, int]
-    is_throttled: bool = False
-
-
-def execute(decision: Decision, run: Run, context: ActContext) -> ExecutedStep:
-    """Carry out the decision's step. Never raises ReaperError."""
     kind = decision.case.resource.kind
     task = Task(
         decision=decision,
-        action=decision.step.name,
-        run_id=run.id,
-        began=run.started_at,
+        run=run,
         context=context,
         session=context.session.without_cache(),
         kind=context.kind(kind),
@@ -71,7 +58,7 @@ def execute(decision: Decision, run: Run, context: ActContext) -> ExecutedStep:
         task.errors.append(error)
         outcome = Outcome(result=Result.FAILED, error=str(error))
         is_throttled = isinstance(error, CloudError) and error.reason is Reason.THROTTLED
-    return ExecutedStep(outcome=outcome, errors=task.errors, calls=dict(task.session.calls), is_throttled=is_throttled)
+    return outcome, task, is_throttled
 
 
 def _require_lease(task: Task) -> None:
@@ -161,7 +148,7 @@ def _read_manifest(resource: Resource, memory: Memory, task: Task) -> Manifest:
         target=resource.target,
         region=resource.region,
         action=task.action,
-        run=task.run_id,
+        run=task.run.id,
         at=task.context.clock(),
         undo_state=undo_state,
     )
@@ -183,24 +170,24 @@ def _record_intent(manifest: Manifest, resource: Resource, memory: Memory, task:
     now = task.context.clock()
     with errors_as_withdrawal("the ledger couldn't be written before the action"):
         lost.record_known(
-            task.context.ledger, resource.id, task.run_id, now, f"about to be {participle(resource, manifest.action)}"
+            task.context.ledger, resource.id, task.run.id, now, f"about to be {participle(resource, manifest.action)}"
         )
     stored = _store_manifest(manifest, memory.version + 1, task)
     now = task.context.clock()
     begun = BegunAction(
         action=manifest.action,
-        run=task.run_id,
+        run=task.run.id,
         at=now,
         manifest=stored,
         created=resource.created,
         changes=task.functions.side_changes(manifest),
     )
-    case = task.decision.case
-    hint = unfinished.unfinished_entry(case.resource, case.owner, manifest.action, task.run_id, now)
+    hint = unfinished.hint_of(task.decision.case, manifest.action, task.run.id, now)
     own_intent = Intent(before=memory, written=memory_updates.before_action(memory, begun), hint=hint)
     because = "its ledger record changed a moment ago, and it may be snoozed"
-    try:
-        if intents.write_intent(task.context.ledger, own_intent, now):
+    try:  # whatever happens here, a write may have taken effect although its reply was lost
+        task.context.ledger.add_unfinished(hint)
+        if task.context.ledger.remember(hint.id, own_intent.written, memory.version, now):
             return own_intent
     except CloudError as error:
         because = f"the ledger couldn't be written before the action: {error}"
@@ -293,7 +280,7 @@ def _record_result(outcome: Outcome, own_intent: Intent, task: Task) -> Outcome:
         if done and possible_actions.is_in_weekly_summary(task.decision.case, task.action):
             intents.record_owner_told(ledger, own_intent.hint, now)
         what = participle(task.decision.case.resource, task.action) if done else "failed"
-        ledger.add_history(HistoryEntry(id=own_intent.hint.id, when=now, what=what, by=task.run_id, because=because))
+        ledger.add_history(HistoryEntry(id=own_intent.hint.id, when=now, what=what, by=task.run.id, because=because))
     except CloudError as error:
         task.errors.append(error)
     return outcome

@@ -22,13 +22,11 @@ from reaper.ledger.rows import HistoryEntry, Unfinished
 from reaper.ledger.update import update_memory
 from reaper.model import Memory, Resource, StepName
 from reaper.pending import intents
-from reaper.pending.unfinished import UntoldAction, outcome_in, unlisted_resource
+from reaper.pending.unfinished import UntoldAction, unlisted_resource
 from reaper.sessions import CloudSession
 
 PUT_BACK_WITHIN = timedelta(hours=24)
 """An older change stays as it is: people have had a day to rely on it."""
-TOO_OLD = PutBackResult(state=HalfDone.LEFT, because="that was more than a day ago, so what it changed stays as it is")
-VOID_DATE = PutBackResult(state=HalfDone.LEFT, because="that date lies ahead, so what it changed stays as it is")
 
 
 def put_back(resource: Resource, memory: Memory, functions: ActionFunctions[Any], session: CloudSession) -> PutBackResult:
@@ -88,7 +86,8 @@ def _settle(named: Unfinished, context: ActContext) -> UntoldAction | None:
 
 def _put_back(hint: Unfinished, memory: Memory, age: timedelta, context: ActContext) -> PutBackResult:
     if abs(age) >= PUT_BACK_WITHIN:
-        return TOO_OLD if age > timedelta() else VOID_DATE
+        when = "that was more than a day ago" if age > timedelta() else "that date lies ahead"
+        return PutBackResult(state=HalfDone.LEFT, because=f"{when}, so what it changed stays as it is")
     try:
         functions = context.action_functions(hint.kind)
     except KeyError as error:
@@ -113,4 +112,4 @@ def _closed(hint: Unfinished, result: PutBackResult, begun_at: datetime, context
         return None
     entry = HistoryEntry(id=hint.id, when=now, what=result.state.value, by=hint.run, because=because)
     context.ledger.add_history(entry)
-    return UntoldAction(hint=hint, outcome=outcome_in(memory))
+    return UntoldAction(hint=hint, outcome=intents.outcome_in(memory))

@@ -112,7 +112,10 @@ class Archive:
         if cloud_of(address) != cloud_of(self.place):
             return False
         if cloud_of(address) is None:
-            return _is_within(address, self.place)
+            try:
+                return Path(address).resolve().is_relative_to(Path(self.place).resolve())
+            except (OSError, ValueError, RuntimeError):
+                return False
         parts, own_parts = _address_parts(address), _address_parts(self.place)
         return (
             len(parts) > len(own_parts)
@@ -149,7 +152,9 @@ def is_same_address(one: str, other: str) -> bool:
 
 def open_archive(place: str | None, environ: Mapping[str, str]) -> Archive:
     """The archive at `place`. Default: beside the user's own ledger. Raises SettingsError if the place can't be an archive."""
-    address = (place or default_folder(environ)).strip()
+    if not place:
+        place = str(Path(opening.default_address(environ).removeprefix("sqlite://")).parent / "manifests")
+    address = place.strip()
     if address.startswith("https://") and "?" in address:
         raise SettingsError("REAPER_MANIFESTS: a URL with a signature can't be stored for undoing; use the container's plain URL")
     if "://" in address and not cloud_of(address):
@@ -157,11 +162,6 @@ def open_archive(place: str | None, environ: Mapping[str, str]) -> Archive:
             f"REAPER_MANIFESTS={address!r}: expected s3://bucket/prefix, a blob container's https URL, or a directory"
         )
     return Archive(place=address, store=open_texts(address, f"manifests at {address} need"))
-
-
-def default_folder(environ: Mapping[str, str]) -> str:
-    """The folder `manifests` beside the user's own ledger. Raises SettingsError if the user has no home."""
-    return str(Path(opening.default_address(environ).removeprefix("sqlite://")).parent / "manifests")
 
 
 def manifest_json(manifest: Manifest) -> str:
@@ -221,13 +221,6 @@ def _sha256(text: str) -> str:
     return sha256(text.encode()).hexdigest()
 
 
-def _is_within(address: str, place: str) -> bool:
-    try:
-        return Path(address).resolve().is_relative_to(Path(place).resolve())
-    except (OSError, ValueError, RuntimeError):
-        return False
-
-
 def _address_parts(address: str) -> list[str]:
     """The host or bucket and each part of the path, with the percent escapes of a blob's URL decoded."""
     text = unquote(address) if cloud_of(address) == "azure" else address
@@ -244,17 +237,13 @@ def require_own_form(manifest: Manifest, functions: ActionFunctions[Any]) -> Non
     match = functions.id_pattern.fullmatch(manifest.id)
     if match is None:
         raise _refusal(f"the manifest says that its kind is {manifest.kind}, but {manifest.id} is no ID of that kind")
-    for label, said, shown in _said_and_shown(manifest, match.groupdict()):
-        if said.casefold() != shown.casefold():
-            raise _refusal(f"the manifest says that the {label} of {manifest.id} is {said}, so it isn't used")
-
-
-def _said_and_shown(manifest: Manifest, shown: dict[str, str]) -> Iterator[tuple[str, str, str]]:
-    yield "account", manifest.target.account, shown["account"]
-    yield "name", manifest.name, name_in(shown)
+    shown = match.groupdict()
+    said = [("account", manifest.target.account, shown["account"]), ("name", manifest.name, name_in(shown))]
     if "region" in shown:
-        yield "region", manifest.region, shown["region"]
-        yield "region", manifest.target.region or "", shown["region"]
+        said += [("region", region, shown["region"]) for region in (manifest.region, manifest.target.region or "")]
+    for label, one, other in said:
+        if one.casefold() != other.casefold():
+            raise _refusal(f"the manifest says that the {label} of {manifest.id} is {one}, so it isn't used")
 
 
 def name_in(groups: Mapping[str, str]) -> str:

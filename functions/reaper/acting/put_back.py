@@ -30,16 +30,6 @@ class LeftBehind:
     told: str = ""
 
 
-NOTHING_CHANGED = LeftBehind(
-    settled=PutBackResult(state=HalfDone.UNCHANGED, because="nothing but its main call changes anything")
-)
-
-
-def is_passing(error: CloudError) -> bool:
-    """Whether the same call may work in a moment, or has worked although it failed."""
-    return error.may_have_been_made or error.reason is Reason.THROTTLED or error.code.startswith("409")
-
-
 def put_back(look: Callable[[], LeftBehind], write: Callable[[], None], pause: Callable[[int], None]) -> PutBackResult:
     """Look, and write what was before if it is still ours; again after a pause if the cloud was at work, or the call may have worked although it
     failed. `pause(tries)` waits. Raises CloudError if that can't be known or done now.
@@ -54,21 +44,17 @@ def put_back(look: Callable[[], LeftBehind], write: Callable[[], None], pause: C
             return PutBackResult(state=state, because=left.told if may_be_back else "nothing had changed")
         if left.left_because:
             return PutBackResult(state=HalfDone.LEFT, because=left.left_because)
-        refusal = left.busy_because or _refusal_of(write)
+        refusal = left.busy_because
         if refusal is None:
-            return PutBackResult(state=HalfDone.PUT_BACK, because=left.told)
+            try:
+                write()
+                return PutBackResult(state=HalfDone.PUT_BACK, because=left.told)
+            except CloudError as error:
+                is_throttled = error.reason is Reason.THROTTLED or error.code.startswith("409")
+                if not (is_throttled or error.may_have_been_made):
+                    raise
+                refusal = error
         tries, may_be_back = tries + 1, may_be_back or (refusal.may_have_been_made and not left.busy_because)
         if tries == MAX_TRIES:
             raise refusal
         pause(tries)
-
-
-def _refusal_of(write: Callable[[], None]) -> CloudError | None:
-    """Why the number isn't written yet; None if it is. Raises any other CloudError."""
-    try:
-        write()
-    except CloudError as error:
-        if not is_passing(error):
-            raise
-        return error
-    return None

@@ -30,8 +30,6 @@ from reaper.policy import owners
 from reaper.policy.rules import NOT_IN_ENFORCE_ONLY
 from reaper.policy.schema import Policy
 
-INTERRUPTED = "an action on it was interrupted and isn't settled yet"
-
 
 def assess_again(resource: Resource, task: Task, *, after_wait: bool = False) -> Case:
     """The case of one resource, observed up to this very moment. Raises CloudError if any part of it couldn't be read."""
@@ -83,7 +81,7 @@ def _require_same_step(task: Task, case: Case, memories: Mapping[str, Memory], n
     """
     action, resource_id = task.action, case.resource.id
     if action is not StepName.START and any(memory_updates.is_unsettled(memory) for memory in memories.values()):
-        raise ActionWithdrawn(INTERRUPTED)
+        raise ActionWithdrawn("an action on it was interrupted and isn't settled yet")
     if because := intents.open_on_host_because(case.resource, memories):
         raise ActionWithdrawn(because)
     host = intents.host_memory(case.resource, memories)
@@ -137,7 +135,7 @@ def count_action(case: Case, task: Task) -> None:
     same time. Raises ActionWithdrawn if one more would exceed a cap, or if the ledger can't tell.
     """
     ledger, name = task.context.ledger, acted.acted_row(holds.account_key(case.resource.target))
-    own = acted.acted_on(case, task.began)
+    own = acted.acted_on(case, task.run.started_at)
 
     def attempt() -> str | None:
         row, now = ledger.read_row(name), task.context.clock()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -30,8 +30,6 @@ from reaper.text import did_you_mean
 
 if TYPE_CHECKING:
     from reaper.sessions import CloudSession
-
-
 RUN_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z-]{0,63}")
 
 
@@ -50,19 +48,12 @@ class RestoreContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreResult:
-    """The result of undoing one action: `undone`, or the `error` that prevented it."""
+    """The result of undoing one action: `undone`, the `error` that prevented it, or why one of a run is left as it is."""
 
     id: str
     undone: UndoResult | None = None
     error: CloudError | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NotUndone:
-    """An action of the run that isn't undone, and why."""
-
-    id: str
-    because: str
+    left_because: str | None = None
 
 
 def resource_id_of(wanted: str, context: RestoreContext) -> str:
@@ -72,9 +63,12 @@ def resource_id_of(wanted: str, context: RestoreContext) -> str:
     """
     if lookup.is_id(wanted):
         return wanted
+    names: dict[str, str] = {}
     patterns = [context.action_functions(kind.name).id_pattern for kind in registry.kinds() if kind.actions]
     try:
-        names = {known: _name_in_id(known, patterns) for known in context.ledger.acted_on(context.clock())}
+        for known in context.ledger.acted_on(context.clock()):
+            match = next(filter(None, (pattern.fullmatch(known) for pattern in patterns)), None)
+            names[known] = name_in(match.groupdict()) if match else re.split("[:/]", known)[-1]
     except CloudError as error:
         raise error.reworded(f"{error}; to name it, the ledger has to be searched, so pass the whole ID instead") from error
     found = lookup.find_ids(wanted, names)
@@ -85,11 +79,6 @@ def resource_id_of(wanted: str, context: RestoreContext) -> str:
         commands = lookup.candidate_lines("reaper restore", found)
         raise SettingsError(f"{wanted!r} fits {len(found)} resources, and nothing was restored. Choose one:\n{commands}")
     return found[0]
-
-
-def _name_in_id(resource_id: str, patterns: Iterable[re.Pattern[str]]) -> str:
-    match = next((match for pattern in patterns if (match := pattern.fullmatch(resource_id))), None)
-    return name_in(match.groupdict()) if match else re.split("[:/]", resource_id)[-1]
 
 
 def restore_resource(
@@ -141,7 +130,7 @@ def run_id_of(wanted: str, context: RestoreContext) -> str:
     return like[0] if like else wanted
 
 
-def undo_run(run_id: str, context: RestoreContext, deletes: bool = False) -> Iterator[RestoreResult | NotUndone]:
+def undo_run(run_id: str, context: RestoreContext, deletes: bool = False) -> Iterator[RestoreResult]:
     """Undo every stop of that run that can be undone, one by one; with `deletes` its deletes too. `run_id`: see `run_id_of`.
 
     An action can be undone if the ledger names its manifest: it was carried out, nothing was done since, and it hasn't been undone. Raises
@@ -159,18 +148,16 @@ def undo_run(run_id: str, context: RestoreContext, deletes: bool = False) -> Ite
             yield _undo_of_run(found, manifest, context, deletes)
 
 
-def _undo_of_run(
-    found: ManifestReference, manifest: Manifest, context: RestoreContext, deletes: bool
-) -> RestoreResult | NotUndone:
+def _undo_of_run(found: ManifestReference, manifest: Manifest, context: RestoreContext, deletes: bool) -> RestoreResult:
     memory = context.ledger.memory(manifest.id, context.clock())
     own = memory_updates.manifest_reference(memory)
     if own is None or own.address != found.address or memory.last_action is not manifest.action:
-        return NotUndone(id=manifest.id, because="not carried out, already undone, or followed by a later action")
+        return RestoreResult(id=manifest.id, left_because="not carried out, already undone, or followed by a later action")
     if found != own:
         return RestoreResult(id=manifest.id, error=changed_error(found.address))
     if manifest.action is StepName.DELETE and not deletes:
         because = "it was deleted; recreate it with `reaper restore`, or everything the run deleted with --deletes"
-        return NotUndone(id=manifest.id, because=because)
+        return RestoreResult(id=manifest.id, left_because=because)
     return _restore(manifest, found.address, context)
 
 
@@ -203,9 +190,8 @@ def _end_unfinished(resource_id: str, context: RestoreContext) -> None:
     now = context.clock()
 
     def end(memory: Memory) -> Memory:
-        if memory_updates.is_interrupted(memory):
-            return memory_updates.after_call(memory, now)
-        return memory_updates.with_unknown_result(memory) if memory_updates.is_unfinished(memory) else memory
+        is_open = memory_updates.is_interrupted(memory)
+        return memory_updates.after_call(memory, now) if is_open else memory_updates.closed_unknown(memory)
 
     update_memory(context.ledger, resource_id, end, now)
 

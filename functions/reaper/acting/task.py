@@ -16,7 +16,7 @@ from reaper.handover import Decision
 from reaper.kind import Kind
 from reaper.ledger.lease import RunLeases
 from reaper.ledger.ledger import Ledger
-from reaper.model import StepName
+from reaper.model import Run, StepName
 from reaper.policy.schema import Policy
 from reaper.prices import PriceBook
 from reaper.sessions import CloudSession
@@ -48,20 +48,20 @@ class ActContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """One action on one resource, of a run that `began` then. `session` is its own: its calls are counted there.
-
-    `errors` collects what fails.
-    """
+    """One action on one resource. `session` is its own: its calls are counted there. `errors` collects what fails."""
 
     decision: Decision
-    action: StepName
-    run_id: str
-    began: datetime
+    run: Run
     context: ActContext
     session: CloudSession
     kind: Kind[Any]
     functions: ActionFunctions[Any]
     errors: list[ReaperError] = field(default_factory=list)
+
+    @property
+    def action(self) -> StepName:
+        """What the decision asks for."""
+        return self.decision.step.name
 
     def ask(self, function: Callable[..., Answer], *arguments: Any) -> Answer:
         """What a function of the kind returns in a fresh session. Raises CloudError, also if it stumbles over an odd reply."""

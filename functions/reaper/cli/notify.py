@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reaper import secret_store, settings
+from reaper import settings
 from reaper.cli.options import PolicyOption, current_time
 from reaper.cli.output import print_result
 from reaper.errors import SettingsError
 from reaper.policy.file import load_policy
+from reaper.stores import secret_store
 
 if TYPE_CHECKING:
     from reaper.policy.channel_settings import Channel

@@ -89,8 +89,8 @@ def undo_run(
     try:
         for result in restore.undo_run(found, context, deletes):
             count += 1
-            if isinstance(result, restore.NotUndone):
-                print_result(f"{result.id}: unchanged ({result.because})")
+            if result.left_because:
+                print_result(f"{result.id}: unchanged ({result.left_because})")
             else:
                 _print_result(result)
                 is_complete &= _is_restored(result)

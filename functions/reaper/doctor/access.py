@@ -20,7 +20,7 @@ from reaper.duration import format_duration
 from reaper.errors import NO_SIGN_IN, CloudError, Reason, SettingsError
 from reaper.extras import install_command
 from reaper.model import ACTIONS, Ceiling, StepName
-from reaper.sessions import CloudSession, has_credentials, is_available, list_accounts, open_sessions
+from reaper.sessions import CloudSession, has_credentials, is_available, list_accounts, list_all_accounts, open_accounts
 from reaper.settings import Settings
 from reaper.text import count_noun, first_few
 
@@ -77,12 +77,14 @@ def examine_credentials(context: DoctorContext, cloud: str, opened: Opened) -> I
 def _open(settings: Settings, cloud: str) -> tuple[list[CloudSession], list[Check]]:
     """The sessions, which can only read, and a line for what couldn't be opened; invalid settings are such a line, too."""
     try:
-        sessions, rows = open_sessions(replace(settings, cloud=cloud), [cloud], lambda text: None)
+        own = replace(settings, cloud=cloud)
+        accounts, unlisted = list_all_accounts(own, [cloud], lambda text: None)
+        sessions, unopened = open_accounts(own, accounts, lambda text: None)
     except SettingsError as error:
         missing = missing_permission(error)
         advice = _advice(cloud, missing, str(error), settings.role) if missing else SETTING_ADVICE
         return [], [to_fix(f"credentials.{cloud}", str(error), advice, missing)]
-    return sessions, list(_failed_checks(cloud, rows, settings))
+    return sessions, list(_failed_checks(cloud, [*unlisted, *unopened], settings))
 
 
 def _failed_checks(cloud: str, rows: Iterable[Coverage], settings: Settings) -> Iterator[Check]:

@@ -10,7 +10,7 @@ from http.client import HTTPException, HTTPResponse
 from importlib import import_module
 from typing import Any
 
-from reaper import __version__, secret_store
+from reaper import __version__
 from reaper.doctor.check import Check, of_error, ok, to_fix, unknown
 from reaper.doctor.context import DoctorContext, Opened, advice_for
 from reaper.doctor.stores import folder_checks
@@ -22,6 +22,7 @@ from reaper.notices.message import Audience
 from reaper.snooze.links import LinkSigner, link_address, open_signer
 from reaper.snooze.request import PAGE_PATH
 from reaper.snooze.token import sign_link
+from reaper.stores import secret_store
 from reaper.urls import split_address
 
 CLOUD_BY_TYPE = {"sns": "aws", "ses": "aws", "acs": "azure"}

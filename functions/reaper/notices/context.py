@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 
-from reaper import idle_period, secret_store
+from reaper import idle_period
 from reaper.case import Coverage, Finding
 from reaper.coverage import add_failure_row, failure_row
 from reaper.errors import CloudError, ReaperError, SettingsError
@@ -28,6 +28,7 @@ from reaper.policy.channel_settings import Room
 from reaper.policy.schema import Policy
 from reaper.snooze import links
 from reaper.snooze.links import LinkSigner
+from reaper.stores import secret_store
 
 MAX_ENTRIES = 400
 """The last entries of a resource's history that a summary counts: three months of a stop, a start and a mail a day."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from reaper.errors import CloudError, Reason
 from reaper.ledger.rows import Visit
-from reaper.templates import open_templates
+from reaper.text import open_templates
 
 if TYPE_CHECKING:
     from jinja2 import Environment

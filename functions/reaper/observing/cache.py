@@ -50,23 +50,24 @@ T = TypeVar("T")
 
 
 @dataclass(slots=True, kw_only=True)
-class LedgerHealth:
-    """The state of the ledger in this run. `is_off`: it failed once. `is_ready`: it has a format that this version writes."""
-
-    is_off: bool = False
-    is_ready: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigurationCache:
-    """The entries in `ledger`, safe to use from several threads. Nothing is written unless it `may_write`; `report_failure` gets the failure of a ledger. `now` dates every entry."""
+    """The entries in `ledger`, safe to use from several threads. Nothing is written unless it `may_write`; `report_failure` gets the failure of a ledger. `now` dates every entry.
+
+    `is_off`: the ledger failed once in this run. `is_ready`: it has a format that this version writes.
+    """
 
     ledger: Ledger
     now: datetime
     may_write: bool
     report_failure: Callable[[str], None]
     lock: threading.Lock = field(default_factory=threading.Lock)
-    health: LedgerHealth = field(default_factory=LedgerHealth)
+    is_off: bool = False
+    is_ready: bool = False
+
+    def turn_off(self, text: str) -> None:
+        """Ask the ledger nothing more in this run, and report that."""
+        self.is_off = True
+        self.report_failure(text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +129,7 @@ def read_stored(shelf: KindCache) -> Stored:
         try:
             shelf.stored = _read_rows(shelf)
         except ReaperError as error:
-            _turn_off(shelf.cache, f"the cache of earlier sweeps can't be read: {error}")
+            shelf.cache.turn_off(f"the cache of earlier sweeps can't be read: {error}")
             shelf.stored = Stored()
     return shelf.stored
 
@@ -144,27 +145,17 @@ def write_cached(
     if not cache.may_write or not (fresh or uses):
         return
     stored = read_stored(shelf)
-    news = {
-        resource_id: replace(entry, described_at=cache.now)
-        for resource_id, entry in fresh.items()
-        if not _is_stored_already(stored.descriptions.get(resource_id), replace(entry, described_at=cache.now))
-    }
+    news = {}
+    for resource_id, described in fresh.items():
+        entry, old = replace(described, described_at=cache.now), stored.descriptions.get(resource_id)
+        if old is None or not _is_fresh(old, cache.now) or replace(old, described_at=cache.now) != entry:
+            news[resource_id] = entry
     kept = {resource_id: entry for resource_id, entry in stored.descriptions.items() if resource_id in listed}
     try:
         for number, columns in enumerate(_new_rows(dict(sorted((kept | news).items())), uses or {})):
             _write_row(shelf, number, columns)
     except (ReaperError, TypeError, ValueError, struct.error) as error:
-        _turn_off(cache, f"the cache for later sweeps can't be written: {error}")
-
-
-def _is_stored_already(stored: CachedDescription | None, fresh: CachedDescription) -> bool:
-    """Whether an equal entry is stored, and can still be used at the time of `fresh`."""
-    return (
-        stored is not None
-        and fresh.described_at is not None
-        and _is_fresh(stored, fresh.described_at)
-        and replace(stored, described_at=fresh.described_at) == fresh
-    )
+        cache.turn_off(f"the cache for later sweeps can't be written: {error}")
 
 
 def _new_rows(descriptions: Mapping[str, CachedDescription], uses: LastUses) -> list[dict[str, str]]:
@@ -174,7 +165,7 @@ def _new_rows(descriptions: Mapping[str, CachedDescription], uses: LastUses) -> 
     count = min(MAX_ROWS, max(1, -(-len(entries) // MAX_ENTRIES), -(-len(packed_uses) // length)))
     rows = [
         {
-            PACKED_COLUMN: _pack_some(entries[number * MAX_ENTRIES : (number + 1) * MAX_ENTRIES]),
+            PACKED_COLUMN: _pack(entries[number * MAX_ENTRIES : (number + 1) * MAX_ENTRIES]),
             USES_COLUMN: base64.b64encode(packed_uses[number * length : (number + 1) * length]).decode(),
         }
         for number in range(count)
@@ -183,26 +174,20 @@ def _new_rows(descriptions: Mapping[str, CachedDescription], uses: LastUses) -> 
     return rows
 
 
-def _pack_some(entries: list[tuple[str, CachedDescription]]) -> str:
-    while len(packed := _pack(dict(entries))) > MAX_PACKED_LENGTH:
-        entries = entries[: len(entries) // 2]
-    return packed
-
-
 def _write_row(shelf: KindCache, number: int, columns: Mapping[str, str]) -> None:
-    """Write the row if it differs. If another sweep has written it meanwhile, that one stands, which is as good."""
+    """Write the row if it differs and the ledger has a format that this version writes. If it hasn't, the run reports that at its first write.
+
+    If another sweep has written the row meanwhile, that one stands, which is as good.
+    """
     cache, rows, name = shelf.cache, read_stored(shelf).rows, shelf.row_name(number)
     row = rows[number] if number < len(rows) else _ask_ledger(cache, lambda: cache.ledger.read_row(name))
-    if row is not None and row.values != columns and _is_format_ready(cache):
-        _ask_ledger(cache, lambda: cache.ledger.write_row(name, columns, row.version, cache.now))
-
-
-def _is_format_ready(cache: ConfigurationCache) -> bool:
-    """Whether the ledger has a format that this version writes. If not, the run reports it at its first write."""
-    if not cache.health.is_ready:
+    if row is None or row.values == columns:
+        return
+    if not cache.is_ready:
         _ask_ledger(cache, lambda: opening.ensure_format(cache.ledger, cache.now))
-        cache.health.is_ready = not cache.health.is_off
-    return cache.health.is_ready
+        cache.is_ready = not cache.is_off
+    if cache.is_ready:
+        _ask_ledger(cache, lambda: cache.ledger.write_row(name, columns, row.version, cache.now))
 
 
 def _read_rows(shelf: KindCache) -> Stored:
@@ -226,23 +211,23 @@ def _read_rows(shelf: KindCache) -> Stored:
 def _ask_ledger(cache: ConfigurationCache, question: Callable[[], T]) -> T | None:
     """The ledger's reply; None once it has failed, so that only one of many threads waits for it in vain."""
     with cache.lock:
-        if cache.health.is_off:
+        if cache.is_off:
             return None
         try:
             return question()
         except ReaperError:
-            cache.health.is_off = True
+            cache.is_off = True
             raise
 
 
-def _turn_off(cache: ConfigurationCache, text: str) -> None:
-    cache.health.is_off = True
-    cache.report_failure(text)
-
-
-def _pack(rows: Mapping[str, CachedDescription]) -> str:
-    text = json.dumps({resource_id: _to_json(entry) for resource_id, entry in rows.items()})
-    return base64.b64encode(zlib.compress(text.encode())).decode()
+def _pack(entries: list[tuple[str, CachedDescription]]) -> str:
+    """The entries, or as many of the first as fit into a row."""
+    while True:
+        text = json.dumps({resource_id: _to_json(entry) for resource_id, entry in entries})
+        packed = base64.b64encode(zlib.compress(text.encode())).decode()
+        if len(packed) <= MAX_PACKED_LENGTH:
+            return packed
+        entries = entries[: len(entries) // 2]
 
 
 def _unpack(named_row: NamedRow) -> dict[str, CachedDescription]:

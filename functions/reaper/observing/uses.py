@@ -75,7 +75,8 @@ def known_readings(
         if not use.used or use.asked - use.used >= seconds - since:
             known[resource.id] = ()
         elif use.used > since and resource.id not in in_full and _is_of_today(use, key, seconds):
-            known[resource.id] = (_reading(use),)
+            used, asked = (datetime.fromtimestamp(at, UTC) for at in (use.used, use.asked))
+            known[resource.id] = (Reading(signal=EARLIER_SWEEP, role=Role.ACTIVITY, event_at=used, seen_at=asked),)
     return known
 
 
@@ -99,11 +100,6 @@ def seen_use(observation: Observation, listed: Resource, before: LastUse | None,
         return LastUse(revision=revision)
     last = int(used.timestamp())
     return same if same and same.used == last and is_silent else LastUse(revision=revision, used=last, asked=int(now.timestamp()))
-
-
-def _reading(use: LastUse) -> Reading:
-    used, asked = (datetime.fromtimestamp(seconds, UTC) for seconds in (use.used, use.asked))
-    return Reading(signal=EARLIER_SWEEP, role=Role.ACTIVITY, event_at=used, seen_at=asked)
 
 
 def _is_of_today(use: LastUse, key: bytes, now: int) -> bool:

@@ -50,12 +50,12 @@ def host_ids(resource: Resource) -> Sequence[str]:
 
 def ids_with_hosts(cases: Iterable[Case]) -> list[str]:
     """The IDs of the cases and of their hosts, each once."""
-    return list(dict.fromkeys(resource_id for case in cases for resource_id in (case.resource.id, *host_ids(case.resource))))
+    return list(dict.fromkeys(resource_id for case in cases for resource_id in remembered_ids(case.resource)))
 
 
 def is_unreadable(resource: Resource, memories: Recalled) -> bool:
     """Whether its ledger record, or its host's, can't be read."""
-    return not memories.unreadable.isdisjoint({resource.id, *host_ids(resource)})
+    return not memories.unreadable.isdisjoint(remembered_ids(resource))
 
 
 def open_on_host_because(resource: Resource, memories: Mapping[str, Memory]) -> str | None:
@@ -68,15 +68,6 @@ def host_memory(resource: Resource, memories: Mapping[str, Memory]) -> Memory | 
     """The memory of its host. If both forms of the host's ID have one, the one with the longer snooze."""
     host_memories = [memories[host_id] for host_id in host_ids(resource) if host_id in memories]
     return max(host_memories, key=lambda memory: memory.snoozed_until or LONG_AGO, default=None)
-
-
-def write_intent(ledger: Ledger, intent: Intent, now: datetime) -> bool:
-    """Write the hint and, on the version that was read, the row. Returns False if another writer came first.
-
-    If that is so, and if it raises CloudError, take the intent back: a write may have taken effect although its reply was lost.
-    """
-    ledger.add_unfinished(intent.hint)
-    return ledger.remember(intent.hint.id, intent.written, intent.before.version, now)
 
 
 def update_intent(ledger: Ledger, hint: Unfinished, change: Callable[[Memory], Memory], now: datetime) -> Memory:
@@ -98,13 +89,10 @@ def take_back_intent(ledger: Ledger, own_intent: Intent, now: datetime, *, gone:
         return memory_updates.after_action(before) if gone else before
 
     memory = update_intent(ledger, own_intent.hint, without_intent, now)
-    if not is_same_intent(memory, own_intent.hint) or memory.last_action_at == own_intent.written.last_action_at:
-        _restore_earlier_hint(ledger, own_intent)
-
-
-def _restore_earlier_hint(ledger: Ledger, own_intent: Intent) -> None:
-    """Remove its hint. If it replaced that of an earlier action whose owner has no mail yet, restore that one."""
     before, hint = own_intent.before, own_intent.hint
+    if is_same_intent(memory, hint) and memory.last_action_at != own_intent.written.last_action_at:
+        return
+    # Its hint may have replaced that of an earlier action whose owner has no mail yet.
     untold = before.last_action_result and not before.last_action_told_at
     if untold and before.last_action_run and before.last_action and before.last_action_at:
         ledger.add_unfinished(replace(hint, run=before.last_action_run, action=before.last_action, at=before.last_action_at))
@@ -127,25 +115,17 @@ def is_same_intent(memory: Memory, hint: Unfinished) -> bool:
     return (memory.last_action_run or "", memory.last_action) == (hint.run, hint.action)
 
 
-def close_unfinished(ledger: Ledger, resource_id: str, memory: Memory, now: datetime) -> None:
-    """Close an open action with an unknown result, whatever the row's version is. `memory`: the row as read before. Raises CloudError."""
-
-    def close(memory: Memory) -> Memory:
-        return memory_updates.with_unknown_result(memory) if memory_updates.is_unfinished(memory) else memory
-
-    update_memory(ledger, resource_id, close, now, memory)
-
-
 def own_outcome(memory: Memory, run_id: str, action: StepName) -> Outcome | None:
-    """The outcome that the run's own intent shows; None if the row has no such intent. Without a result it isn't known."""
-    if memory.last_action_run != run_id or memory.last_action is not action:
-        return None
-    because = memory.last_action_because
-    if memory.last_action_result is Result.DONE:
-        return Outcome(result=Result.DONE, because=because, begun=True, part_done=memory.last_action_part)
-    if memory.last_action_result is Result.REFUSED:
-        return Outcome(result=Result.REFUSED, because=because, begun=True)
-    return Outcome(result=Result.FAILED, error=because or NOT_KNOWN, begun=True)
+    """The outcome that the run's own intent shows; None if the row has no such intent."""
+    return outcome_in(memory) if (memory.last_action_run, memory.last_action) == (run_id, action) else None
+
+
+def outcome_in(memory: Memory) -> Outcome:
+    """The outcome of the action in a row. Without a result it isn't known."""
+    result, because = memory.last_action_result or Result.FAILED, memory.last_action_because
+    if result is Result.FAILED:
+        return Outcome(result=result, error=because or NOT_KNOWN, begun=True)
+    return Outcome(result=result, because=because, begun=True, part_done=memory.last_action_part)
 
 
 def earlier_attempt(resource_id: str, action: StepName, run_id: str, ledger: Ledger, now: datetime) -> Outcome | None:

@@ -38,7 +38,10 @@ OPTIONAL_SCOPE_SETTINGS = ("organization", "ous", "exclude_accounts", "role_name
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedAction:
-    """One action of a plan. `state`: what its resource looked like. `hold_reasons`: why it was on hold, if it was. `stop_by`: how it is stopped."""
+    """One action of a plan. `state`: what its resource looked like. `hold_reasons`: why it was on hold, if it was. `stop_by`: how it is stopped.
+
+    Once it was applied: `result` in a word and `because`. `is_done`: it was carried out, or nothing was left to do.
+    """
 
     id: str
     kind: str
@@ -51,15 +54,8 @@ class PlannedAction:
     state: Mapping[str, Any]
     hold_reasons: tuple[HoldReason, ...] = ()
     stop_by: str = "stop"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ActionResult:
-    """The result of one action of a plan, and the reason. `is_done`: it was carried out, or nothing was left to do."""
-
-    action: PlannedAction
-    result: str
-    because: str
+    result: str = ""
+    because: str = ""
     is_done: bool = False
 
 
@@ -168,26 +164,26 @@ def narrow_to_plan(decision: Decision, plan: PlanFile) -> Decision:
     return _refused(decision, f"changed since the plan was made: {', '.join(changed)}") if changed else decision
 
 
-def action_results(plan: PlanFile, report: Report) -> list[ActionResult]:
+def action_results(plan: PlanFile, report: Report) -> list[PlannedAction]:
     """The result of each action of the plan."""
     findings = {comparable_id(f.case.resource.id): f for f in report.findings}
-    return [_action_result(action, findings.get(resource_id)) for resource_id, action in plan.actions_by_id.items()]
+    return [_with_result(action, findings.get(resource_id)) for resource_id, action in plan.actions_by_id.items()]
 
 
-def _action_result(action: PlannedAction, finding: Finding | None) -> ActionResult:
+def _with_result(action: PlannedAction, finding: Finding | None) -> PlannedAction:
     if finding is None:
-        return ActionResult(action=action, result="not found", because="it wasn't found")
+        return replace(action, result="not found", because="it wasn't found")
     outcome, step = finding.outcome, finding.step
     if step.name is not action.action:
-        return ActionResult(action=action, result="on hold" if step.name is StepName.HOLD else "not due", because=step.because)
+        return replace(action, result="on hold" if step.name is StepName.HOLD else "not due", because=step.because)
     because = outcome.error or outcome.because or step.because
-    return ActionResult(action=action, result=outcome.result.value, because=because, is_done=outcome.result is Result.DONE)
+    return replace(action, result=outcome.result.value, because=because, is_done=outcome.result is Result.DONE)
 
 
-def result_sentence(result: ActionResult) -> str:
+def result_sentence(action: PlannedAction) -> str:
     """Why an action wasn't carried out, for people and scripts."""
-    word = f"{result.result}: " if result.result in set(Result) else ""
-    return f"{result.action.id}: {word}{result.because}"
+    word = f"{action.result}: " if action.result in set(Result) else ""
+    return f"{action.id}: {word}{action.because}"
 
 
 def _parsed_action(row: Mapping[str, Any]) -> PlannedAction:

@@ -6,9 +6,7 @@ Each function adds what fails to `rows`, the rows of the coverage.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from reaper.case import Case, Coverage
 from reaper.coverage import add_failure_row, failure_row, target_of_row
@@ -22,28 +20,19 @@ from reaper.pending import intents, lost, unfinished
 from reaper.pending.lost import StoredManifest
 from reaper.pending.unfinished import UntoldAction
 
-if TYPE_CHECKING:
-    from reaper.acting.manifest import Archive
-
 RESOURCE = "resource"
 """The cloud of the lease of a single resource, whose account is the resource's ID."""
-UNLISTED = "the manifests of the last days couldn't be listed"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecalledTargets:
-    """The memories of the cases of some targets, the actions there that no mail has reported yet, and the hints of interrupted ones."""
-
-    memories: Recalled
-    untold: tuple[UntoldAction, ...] = ()
-    interrupted: tuple[Unfinished, ...] = ()
 
 
 def take_leases(part: Observed, leases: RunLeases, now: datetime, rows: list[Coverage]) -> set[Target]:
     """Lease the targets that have a resource, or an action that no mail has reported yet. Returns those that this run got."""
     wanted = {case.resource.target for case in part.cases}
     empty = {target_of_row(row) for row in part.coverage if not row.is_own} - wanted
-    wanted |= {target for target in sorted(empty, key=str) if _has_unfinished(target, leases.ledger, now, rows)}
+    for target in sorted(empty, key=str):
+        try:
+            wanted |= {target} if leases.ledger.unfinished(target, now) else set()
+        except ReaperError as error:
+            add_failure_row(rows, failure_row("ledger", error))
     taken = {target for target in sorted(wanted, key=str) if leases.take(target)}
     for row in leases.failures:
         add_failure_row(rows, row)
@@ -65,14 +54,6 @@ def take_resource_leases(cases: Sequence[Case], leases: RunLeases, now: datetime
     return taken
 
 
-def _has_unfinished(target: Target, ledger: Ledger, now: datetime, rows: list[Coverage]) -> bool:
-    try:
-        return bool(ledger.unfinished(target, now))
-    except ReaperError as error:
-        add_failure_row(rows, failure_row("ledger", error))
-        return False
-
-
 def recall_to_read(cases: Sequence[Case], ledger: Ledger, now: datetime, rows: list[Coverage]) -> Recalled | None:
     """The memories for an audit; None if the ledger can't be read."""
     try:
@@ -91,8 +72,9 @@ def recall_and_close(
     leases: RunLeases,
     now: datetime,
     rows: list[Coverage],
-) -> RecalledTargets | None:
-    """The memories of the cases, of their hosts and of open actions of earlier runs, which are closed here. None if that fails.
+) -> tuple[Recalled, tuple[UntoldAction, ...], tuple[Unfinished, ...]] | None:
+    """The memories of the cases, of their hosts and of open actions of earlier runs, which are closed here; the actions there that no mail has
+    reported yet; and the hints of interrupted ones. None if that fails.
 
     The run's own actions stay open: if a workflow repeats decide, they may be under way. Actions that the ledger doesn't know, by the manifests
     that are `stored`, are in the memories too; a row reports them until they are settled.
@@ -104,29 +86,20 @@ def recall_and_close(
         _add_unreadable(errors, rows)
         hints = [hint for hint in hints if hint.run != run_id]
         memories = ledger.recall(dict.fromkeys([*intents.ids_with_hosts(cases), *(hint.id for hint in hints)]), now)
-        closed = unfinished.close_unfinished_actions(hints, listed, memories, ledger, run_id, now)
-        memories, left = unfinished.reopen_left_stopped(listed, closed.memories, ledger, now)
-        memories, untold = unfinished.settle_told_actions([*closed.hints, *left], listed, memories, ledger, now)
+        closing = unfinished.close_unfinished_actions(hints, listed, memories, ledger, run_id, now)
+        memories, settled, interrupted, closed = closing
+        memories, left = unfinished.reopen_left_stopped(listed, memories, ledger, now)
+        memories, untold = unfinished.settle_told_actions([*settled, *left], listed, memories, ledger, now)
         memories = lost.note_lost_actions(cases, memories, stored, ledger, now)
     except ReaperError as error:
         rows.append(failure_row("ledger", error))
         return None
     _add_unreadable(memories.errors, rows)
-    if failed := unfinished.closed_actions_error(closed.closed, memories):
+    if failed := unfinished.closed_actions_error(closed, memories):
         add_failure_row(rows, failure_row("acts", failed))
     if unsettled := lost.lost_actions_error(memories):
         rows.append(failure_row("acts", unsettled))
-    untold += unfinished.open_actions(closed.interrupted, memories)
-    return RecalledTargets(memories=memories, untold=tuple(untold), interrupted=closed.interrupted)
-
-
-def list_manifests(archive: Archive | None, now: datetime, rows: list[Coverage]) -> Sequence[StoredManifest] | None:
-    """The manifests of the last days, none without an archive. None if they can't be listed."""
-    try:
-        return archive.stored_lately(now) if archive else ()
-    except CloudError as error:
-        rows.append(failure_row("acts", error.reworded(f"{UNLISTED}: {error}")))
-        return None
+    return memories, (*untold, *unfinished.open_actions(interrupted, memories)), interrupted
 
 
 def recall_left_targets(
@@ -139,11 +112,11 @@ def recall_left_targets(
     except ReaperError as error:
         add_failure_row(rows, failure_row("ledger", error))
         return ()
-    recalled = recall_and_close([], left, (), leases, now, rows) if left else RecalledTargets(memories=Recalled({}, {}))
+    recalled = recall_and_close([], left, (), leases, now, rows) if left else None
     if recalled is None:
         leases.give_back(left)
         return ()
-    return recalled.untold
+    return recalled[1]
 
 
 def _add_unreadable(errors: Sequence[CloudError], rows: list[Coverage]) -> None:

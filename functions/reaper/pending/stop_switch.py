@@ -5,7 +5,6 @@ A person sets it with `reaper pause` and ends it with `reaper resume`. A row tha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from reaper.errors import ReaperError
@@ -34,7 +33,11 @@ def pause_in_row(row: NamedRow, now: datetime) -> Pause | None:
     if not row.version or state == OFF:
         return None
     try:
-        pause = _parse_pause(row.values)
+        if state != ON:
+            raise ValueError(f"its state is {state!r}")
+        until = parse_time(row.values["until"]).astimezone(UTC) if "until" in row.values else UNTIL_RESUMED
+        at = parse_time(row.values["at"]) if "at" in row.values else None
+        pause = Pause(until=until, by=row.values.get("by", ""), at=at)
     except (ValueError, TypeError, OverflowError) as error:
         return Pause(unreadable_because=f"its row can't be understood ({error})")
     return pause if pause.until > now else None
@@ -59,7 +62,9 @@ def paused_because(pause: Pause) -> str:
     if pause.unreadable_because:
         return f"the stop switch can't be read, so it counts as on: {pause.unreadable_because}"
     by = f", set by {pause.by}" if pause.by else ""
-    return f"the stop switch is on until {end_text(pause)}{by}"
+    is_open = pause.until == UNTIL_RESUMED
+    until = "`reaper resume`" if is_open else f"{pause.until.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    return f"the stop switch is on until {until}{by}"
 
 
 def paused_sentence(pause: Pause | None) -> str:
@@ -68,16 +73,3 @@ def paused_sentence(pause: Pause | None) -> str:
         return ""
     clause = paused_because(pause)
     return f"{clause[:1].upper()}{clause[1:]}. Nothing is stopped, deleted or started."
-
-
-def end_text(pause: Pause) -> str:
-    """`2026-12-01 00:00 UTC`, or the command that ends it."""
-    return "`reaper resume`" if pause.until == UNTIL_RESUMED else f"{pause.until.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
-
-
-def _parse_pause(values: Mapping[str, str]) -> Pause:
-    if values.get("state") != ON:
-        raise ValueError(f"its state is {values.get('state')!r}")
-    until = parse_time(values["until"]).astimezone(UTC) if "until" in values else UNTIL_RESUMED
-    at = parse_time(values["at"]) if "at" in values else None
-    return Pause(until=until, by=values.get("by", ""), at=at)

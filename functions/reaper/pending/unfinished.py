@@ -14,6 +14,7 @@ from reaper.case import Case, Finding, Outcome, Owner, Step
 from reaper.errors import CloudError, Reason
 from reaper.ledger.ledger import Ledger, comparable_id
 from reaper.ledger.rows import HistoryEntry, Recalled, Unfinished
+from reaper.ledger.update import update_memory
 from reaper.model import Ceiling, Memory, Resource, Result, Rule, State, StepName, Target, Verdict
 from reaper.pending import intents
 from reaper.planning import possible_actions
@@ -23,16 +24,6 @@ TOLD_ENTRY = "told"
 """In the history: a channel accepted the mail about an action."""
 MAX_ENTRIES = 50
 """The last entries of a resource's history among which the mail about an action is looked for."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClosedActions:
-    """After closing: the current memories, the hints of what is settled, of what was closed just now, and of what may be half done."""
-
-    memories: Recalled
-    hints: tuple[Unfinished, ...]
-    closed: tuple[Unfinished, ...]
-    interrupted: tuple[Unfinished, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,15 +38,16 @@ class UntoldAction:
     is_open: bool = False
 
 
-def unfinished_entry(resource: Resource, owner: Owner, action: StepName, run: str, at: datetime) -> Unfinished:
+def hint_of(case: Case, action: StepName, run: str, at: datetime) -> Unfinished:
     """The hint of an action of that run."""
+    resource = case.resource
     return Unfinished(
         target=resource.target,
         id=resource.id,
         kind=resource.kind,
         name=resource.name,
         region=resource.region,
-        owner=owner.address,
+        owner=case.owner.address,
         action=action,
         run=run,
         at=at,
@@ -84,12 +76,12 @@ def read_unfinished(
 
 def close_unfinished_actions(
     hints: Sequence[Unfinished], cases: Mapping[str, Case], memories: Recalled, ledger: Ledger, run_id: str, now: datetime
-) -> ClosedActions:
-    """Close every open action of a resource that is listed or has a hint.
+) -> tuple[Recalled, list[Unfinished], tuple[Unfinished, ...], list[Unfinished]]:
+    """Close every open action of a resource that is listed or has a hint. Returns the current memories and the hints: of what is settled, of what
+    may be half done, and of what was closed just now.
 
-    Those of run `run_id` stay open, and so do interrupted ones, until what they changed is put back.
-
-    A host's row alone leads to no mail: its action is closed when the host is listed. Raises CloudError.
+    Those of run `run_id` stay open, and so do interrupted ones, until what they changed is put back. A host's row alone leads to no mail: its
+    action is closed when the host is listed. Raises CloudError.
     """
     own_ids = {*cases, *(hint.id for hint in hints)}
     unfinished_ids = [
@@ -101,19 +93,16 @@ def close_unfinished_actions(
         and not idle_period.dated_ahead_because(memory, now)
     ]
     for resource_id in unfinished_ids:
-        intents.close_unfinished(ledger, resource_id, memories[resource_id], now)
+        update_memory(ledger, resource_id, memory_updates.closed_unknown, now, memories[resource_id])
     if unfinished_ids:
         memories = memories.with_newer(ledger.recall(unfinished_ids, now))
     lost = list(_lost_hints(hints, cases, memories, run_id))
     for hint in lost:
         ledger.add_unfinished(hint)
     hints = [*hints, *lost]
-    return ClosedActions(
-        memories=memories,
-        hints=tuple(hint for hint in hints if not _is_interrupted(hint, memories, now)),
-        closed=tuple(hint for hint in hints if hint.id in unfinished_ids),
-        interrupted=tuple(hint for hint in hints if _is_interrupted(hint, memories, now)),
-    )
+    interrupted = tuple(hint for hint in hints if _is_interrupted(hint, memories, now))
+    closed = [hint for hint in hints if hint.id in unfinished_ids]
+    return memories, [hint for hint in hints if hint not in interrupted], interrupted, closed
 
 
 def _is_interrupted(hint: Unfinished, memories: Recalled, now: datetime) -> bool:
@@ -131,18 +120,17 @@ def _lost_hints(hints: Iterable[Unfinished], cases: Mapping[str, Case], memories
     for resource_id in cases.keys() - known:
         memory = readable.get(resource_id, Memory())
         if memory_updates.is_interrupted(memory, run_id) and memory.last_action and memory.last_action_at:
-            case, run = cases[resource_id], memory.last_action_run or ""
-            yield unfinished_entry(case.resource, case.owner, memory.last_action, run, memory.last_action_at)
+            yield hint_of(cases[resource_id], memory.last_action, memory.last_action_run or "", memory.last_action_at)
 
 
 def open_actions(hints: Iterable[Unfinished], memories: Recalled) -> list[UntoldAction]:
     """The interrupted actions whose owners don't know of them yet."""
+    rows = [(hint, memories.get(hint.id, Memory())) for hint in hints]
+    failed = Outcome(result=Result.FAILED, begun=True)
     return [
-        UntoldAction(
-            hint=hint, outcome=Outcome(result=Result.FAILED, error=interrupted_because(memory), begun=True), is_open=True
-        )
-        for hint in hints
-        if not (memory := memories.get(hint.id, Memory())).last_action_told_at
+        UntoldAction(hint=hint, outcome=replace(failed, error=interrupted_because(memory)), is_open=True)
+        for hint, memory in rows
+        if not memory.last_action_told_at
     ]
 
 
@@ -159,8 +147,7 @@ def reopen_left_stopped(
     hints = []
     for id_, memory in memories.items():
         if id_ in cases and memory.last_action_at and possible_actions.is_left_stopped(cases[id_], memory):
-            case, run = cases[id_], memory.last_action_run or ""
-            hints.append(unfinished_entry(case.resource, case.owner, StepName.STOP, run, memory.last_action_at))
+            hints.append(hint_of(cases[id_], StepName.STOP, memory.last_action_run or "", memory.last_action_at))
             ledger.add_unfinished(hints[-1])
             intents.update_intent(ledger, hints[-1], memory_updates.left_stopped, now)
     return memories.with_newer(ledger.recall([hint.id for hint in hints], now)) if hints else memories, hints
@@ -180,10 +167,13 @@ def settle_told_actions(
         memory = memories.get(hint.id, Memory())
         if idle_period.dated_ahead_because(memory, now):
             continue
-        if not _awaits_mail(memory, hint):
+        # The weekly summary is enough for the owner of what was started. A stop by office hours leaves no hint, so one with a hint gets a mail.
+        is_started = (memory.last_action, memory.last_action_result) == (StepName.START, Result.DONE)
+        is_settled = memory.last_action_result is not None and not is_started
+        if not (intents.is_same_intent(memory, hint) and is_settled and not memory.last_action_told_at):
             ledger.remove_unfinished(hint.target, hint.id)
             continue
-        action = UntoldAction(hint=hint, outcome=outcome_in(memory))
+        action = UntoldAction(hint=hint, outcome=intents.outcome_in(memory))
         mail = accepted_mail(hint, ledger)
         if mail is None:
             untold.append(action)
@@ -194,17 +184,6 @@ def settle_told_actions(
         intents.record_owner_told(ledger, hint, mail.when, change)
         memories = memories.with_newer(ledger.recall([hint.id], now))
     return memories, untold
-
-
-def _awaits_mail(memory: Memory, hint: Unfinished) -> bool:
-    """Whether the row still has the hint's intent, with a result that its owner has no mail about yet."""
-    return (
-        intents.is_same_intent(memory, hint)
-        and not memory.last_action_told_at
-        and memory.last_action_result is not None
-        # The weekly summary is enough for the owner of what was started. A stop by office hours leaves no hint, so one with a hint gets a mail.
-        and (memory.last_action, memory.last_action_result) != (StepName.START, Result.DONE)
-    )
 
 
 def change_after_mail(finding: Finding, receipt: str, when: datetime) -> Callable[[Memory], Memory]:
@@ -239,16 +218,17 @@ def accepted_mail(entry: Unfinished, ledger: Ledger) -> HistoryEntry | None:
 
 def untold_finding(action: UntoldAction, listed: Case | None) -> Finding:
     """The action as a finding to mail about. The mail goes to the owner at that time, and never counts as a notice to a new owner."""
-    hint = action.hint
-    case = listed or _unlisted_case(hint)
-    owner = Owner(address=hint.owner, source="its owner at the time of the action") if hint.owner else case.owner
+    hint, zero = action.hint, timedelta()
     unsure = action.outcome.result is Result.FAILED
     because = "an earlier run may have changed it" if unsure else "it is unchanged since an earlier run"
     verdict = Verdict(state=State.EXEMPT, because=because)
-    # A weekly summary isn't enough.
-    rule = replace(case.rule, hours=replace(case.rule.hours, by_rule=False)) if case.rule.hours else case.rule
+    owner = Owner(address=hint.owner, source="its owner at the time of the action")
+    no_rule = Rule(name="no rule", action=Ceiling.IGNORE, idle_after=zero, grace=zero, remind_every=zero)
+    case = listed or Case(resource=unlisted_resource(hint), rule=no_rule, verdict=verdict, owner=owner)
+    owner = owner if hint.owner else case.owner
+    hours = case.rule.hours and replace(case.rule.hours, by_rule=False)  # a weekly summary isn't enough
     return Finding(
-        case=replace(case, verdict=verdict, owner=owner, rule=rule),
+        case=replace(case, verdict=verdict, owner=owner, rule=replace(case.rule, hours=hours)),
         step=Step(name=hint.action, because="an earlier run carried it out, and its owner has no mail about it yet"),
         outcome=action.outcome,
         owner=owner,
@@ -258,27 +238,6 @@ def untold_finding(action: UntoldAction, listed: Case | None) -> Finding:
     )
 
 
-def outcome_in(memory: Memory) -> Outcome:
-    """The outcome of the action in a row."""
-    result, because = memory.last_action_result or Result.FAILED, memory.last_action_because or ""
-    return Outcome(
-        result=result,
-        because=None if result is Result.FAILED else because,
-        error=because if result is Result.FAILED else None,
-        begun=True,
-        part_done=memory.last_action_part,
-    )
-
-
 def unlisted_resource(hint: Unfinished) -> Resource:
     """What a hint says of its resource."""
     return Resource(kind=hint.kind, id=hint.id, name=hint.name, target=hint.target, region=hint.region, created=None)
-
-
-def _unlisted_case(hint: Unfinished) -> Case:
-    """The case of a resource that is no longer listed, from its hint alone."""
-    resource = unlisted_resource(hint)
-    zero = timedelta()
-    rule = Rule(name="no rule", action=Ceiling.IGNORE, idle_after=zero, grace=zero, remind_every=zero)
-    owner = Owner(address=hint.owner, source="its owner at the time of the action")
-    return Case(resource=resource, rule=rule, verdict=Verdict(state=State.EXEMPT, because="it no longer exists"), owner=owner)

@@ -75,15 +75,15 @@ def add_counts(sums: dict[KindInTarget, PlaceCount], more: PlaceCounts) -> None:
 def ended_before(cases: Iterable[Case], acted: Iterable[ActedOn], rows: HoldRows) -> tuple[ActedOn, ...]:
     """What runs ended in the last hours, or before a jump that still stands: not what office hours asked for, was judged since, or is protected."""
     stood = (each for row in rows.values() for jump in row.jumps for each in jump.acted)
-    there = {acted_on(case).digest for case in cases if _is_judged_since(case)}
+    there = {
+        acted_on(case).digest
+        for case in cases
+        if case.verdict.state in {State.IDLE, State.ACTIVE}
+        or is_stopped_by_hours(case)
+        or (case.rule.protected_because and not case.rule.in_doubt)  # a protection in doubt, as by an unknown price, is none
+    }
     left = {each.digest: each for each in (*stood, *acted) if not each.by_hours and each.digest not in there}
     return tuple(left.values())
-
-
-def _is_judged_since(case: Case) -> bool:
-    """Whether what was ended is known to be used, idle, protected or on hours now. A protection in doubt, as by an unknown price, is none."""
-    kept = case.rule.protected_because and not case.rule.in_doubt
-    return bool(kept) or case.verdict.state in {State.IDLE, State.ACTIVE} or is_stopped_by_hours(case)
 
 
 def with_ended(counts: PlaceCounts, ended: Iterable[ActedOn], cases: Iterable[Case]) -> PlaceCounts:

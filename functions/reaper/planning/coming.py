@@ -6,11 +6,9 @@ enforcement would do.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
 
 from reaper import idle_period, registry
-from reaper.calendars.terms import Hours
 from reaper.case import Blocked, Case, Step
 from reaper.duration import format_duration
 from reaper.model import ENDING_ACTIONS, Confidence, Memory, NextAction, State, StepName
@@ -58,7 +56,10 @@ def next_action(
         words = reasons.grace_words(case.rule) if length == case.rule.grace else format_duration(length)
         because = "; ".join(filter(None, (f"notice first, grace {words}", reasons.frozen_because(case.rule, now))))
         return _next(case, action, dates.earliest_action_at(case, notice_at or now, action), because)
-    return _next(case, action, _allowed_at(case, max(due, now), now), reasons.frozen_because(case.rule, now))
+    # Not in a freeze, not within office hours, nor while a start outside them is respected.
+    started, at = manual_start_at(case, now), max(due, now)
+    at = max(at, started + case.rule.hours.override) if started and case.rule.hours else at
+    return _next(case, action, dates.first_allowed_at(case, at), reasons.frozen_because(case.rule, now))
 
 
 def possible_action(case: Case, now: datetime) -> NextAction | None:
@@ -67,15 +68,17 @@ def possible_action(case: Case, now: datetime) -> NextAction | None:
     An action that is possible comes before one of which the sweep didn't read enough, and that before one that is blocked; then what saves most;
     then a stop.
     """
+
+    def rank(option: tuple[StepName, Blocked | None]) -> tuple[bool, bool, float, bool]:
+        name, blocked = option
+        saves = case.saves_usd_per_hour.get(name, 0.0)
+        return blocked is None, blocked is not None and blocked.not_read, saves, name is StepName.STOP
+
     options = [(name, blocked) for name, blocked in case.blocked.items() if name in ENDING_ACTIONS]
     if not options or case.verdict.state is not State.IDLE:
         return None
-    name, blocked = max(options, key=lambda option: _rank(option[0], option[1], case.saves_usd_per_hour))
+    name, blocked = max(options, key=rank)
     return _next(case, name, None if blocked else dates.earliest_action_at(case, now, name), blocked.because if blocked else None)
-
-
-def _rank(name: StepName, blocked: Blocked | None, saves: Mapping[StepName, float]) -> tuple[bool, bool, float, bool]:
-    return blocked is None, blocked is not None and blocked.not_read, saves.get(name, 0.0), name is StepName.STOP
 
 
 def _next(case: Case, action: StepName, at: datetime | None, because: str | None) -> NextAction:
@@ -85,7 +88,10 @@ def _next(case: Case, action: StepName, at: datetime | None, because: str | None
 def _blocked_because(case: Case, action: StepName, currency: Currency) -> str:
     """Why nothing that the policy allows is possible, and what would be."""
     if not is_proven_enough(case):
-        return _unproven_because(case)
+        kind = registry.find_kind(case.resource.kind)
+        if case.verdict.confidence is Confidence.LIKELY and kind and kind.needs_setup:
+            return f"the evidence is indirect; needs {kind.needs_setup} for proof"
+        return "the evidence is indirect, and its rule doesn't set act_on: likely"
     blocked = case.blocked.get(action)
     if blocked is None:
         return "the reaper can't stop or delete resources of its kind"
@@ -93,18 +99,3 @@ def _blocked_because(case: Case, action: StepName, currency: Currency) -> str:
         return blocked.because
     saves = case.saves_usd_per_hour.get(StepName.DELETE)
     return f"{blocked.because}; delete {f'would save {format_usd(saves, currency=currency)} an hour' if saves else 'is possible'}"
-
-
-def _unproven_because(case: Case) -> str:
-    kind = registry.find_kind(case.resource.kind)
-    if case.verdict.confidence is Confidence.LIKELY and kind and kind.needs_setup:
-        return f"the evidence is indirect; needs {kind.needs_setup} for proof"
-    return "the evidence is indirect, and its rule doesn't set act_on: likely"
-
-
-def _allowed_at(case: Case, at: datetime, now: datetime) -> datetime:
-    """The time, or later: not in a freeze, not within office hours, nor while a start outside them is respected."""
-    hours: Hours | None = case.rule.hours
-    if hours and (started := manual_start_at(case, now)):
-        at = max(at, started + hours.override)
-    return dates.first_allowed_at(case, at)

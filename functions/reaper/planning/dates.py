@@ -98,13 +98,8 @@ def forced_stop_at(case: Case, memory: Memory, now: datetime) -> datetime | None
         return None
     if not is_forced(case, now) or manual_start_at(case, now) or case.rule.waits_because:
         return None
-    due = first_allowed_at(case, max(_enrolled_due_at(case, memory, enrolled_at), now + forced_notice_for(case)))
+    due = first_allowed_at(case, max(_enrolled_due_at(case, memory, enrolled_at), now + min(case.rule.grace, FORCED_NOTICE)))
     return due if office_hours.is_same_day(hours, due, now) else None
-
-
-def forced_notice_for(case: Case) -> timedelta:
-    """How long before a forced stop its owner gets the notice of the same day."""
-    return min(case.rule.grace, FORCED_NOTICE)
 
 
 def hours_digest(hours: Hours) -> str:
@@ -125,9 +120,7 @@ def enrolled_since(case: Case, memory: Memory) -> datetime | None:
 
 
 def next_summary_at(case: Case, memory: Memory, now: datetime) -> datetime | None:
-    """When the weekly summary is due, or a void enrolment may be replaced; None if there was no enrolment, or a wrong clock dated it far
-    ahead.
-    """
+    """When the weekly summary is due, or a void enrolment may be replaced; None without an enrolment, or if a wrong clock dated it far ahead."""
     last = idle_period.last_notice_at(memory)
     if last is None or last > now + case.rule.remind_every or not idle_period.notice_was_about_hours(memory):
         return None
@@ -155,16 +148,13 @@ def _hours_due_at(case: Case, memory: Memory, now: datetime) -> datetime | None:
     due = _enrolled_due_at(case, memory, enrolled_at)
     if is_proven_enough(case):
         return due
-    return max(due, last + forced_notice_for(case)) if _was_notified_today(hours, enrolled_at, last, now) else None
+    # A weekly summary in the daytime doesn't say that it is stopped even while in use.
+    closed = office_hours.closed_since(hours, now)
+    was_told = last == enrolled_at or (closed is not None and last >= closed)
+    return (
+        max(due, last + min(case.rule.grace, FORCED_NOTICE)) if was_told and office_hours.is_same_day(hours, last, now) else None
+    )
 
 
 def _enrolled_due_at(case: Case, memory: Memory, enrolled_at: datetime) -> datetime:
     return max(earliest_action_at(case, enrolled_at, StepName.STOP), memory.act_not_before or enrolled_at)
-
-
-def _was_notified_today(hours: Hours, enrolled_at: datetime, last: datetime, now: datetime) -> bool:
-    """Whether a notice of today said that it is stopped even while in use: the enrolment, or one since its hours ended. A weekly summary
-    in the daytime doesn't say so.
-    """
-    closed = office_hours.closed_since(hours, now)
-    return office_hours.is_same_day(hours, last, now) and (last == enrolled_at or (closed is not None and last >= closed))

@@ -2,14 +2,17 @@
 
 A jump of the idle share is more likely a broken signal than an empty office, so what its owners would read might be untrue: no notice of idleness
 for two days, then none with a date, and earlier ones lapse.
+
+It also takes out first notices whose mail is about too little money, and notices that wait for the hours of `notices.send`. Actions stay, so this
+only takes actions away: without a notice there is none. Nothing is recorded as notified.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -18,12 +21,17 @@ from reaper.case import Blocked, Case, Step
 from reaper.handover import Decision
 from reaper.ledger.ledger import Ledger
 from reaper.ledger.update import write_until_accepted
-from reaper.model import ENDING_ACTIONS, NOTICES, HoldReason, Memory, State, StepName, Target
+from reaper.model import ACTIONS, ENDING_ACTIONS, NOTICES, HoldReason, Memory, Mode, State, StepName, Target
+from reaper.notices.owner_notice import notice_address
 from reaper.pending import holds
 from reaper.pending.holds import QUIET_FOR, Breaker, HoldRows, KindInTarget, RunScope
 from reaper.planning import breaker, possible_actions
 from reaper.planning.breaker import PlaceCounts
+from reaper.planning.possible_actions import is_in_weekly_summary
 from reaper.planning.valid_notice import without_void_notice
+from reaper.policy import office_hours, send_window
+from reaper.report.run_report import finding_of
+from reaper.text import format_usd
 
 if TYPE_CHECKING:
     from reaper.policy.schema import Policy
@@ -61,17 +69,8 @@ class Swept:
     notices_only: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limited:
-    """The plan after the limits, the places whose idle share says nothing about what is usual, and the jumps that stand."""
-
-    planned: Sequence[Planned]
-    unusual: frozenset[KindInTarget] = frozenset()
-    jumps: tuple[Breaker, ...] = ()
-
-
-def apply_limits(planned: Sequence[Planned], swept: Swept, ledger: Ledger) -> Limited:
-    """The plan after limits and jumps, once both are recorded, by version. Raises CloudError."""
+def apply_limits(planned: Sequence[Planned], swept: Swept, ledger: Ledger) -> tuple[Sequence[Planned], HoldRows]:
+    """The plan after limits and jumps, once both are recorded, by version, and the rows with these. Raises CloudError."""
     now, caps = swept.scope.now, swept.policy.limits
     known = [each.decision.case for each in planned if each.is_known]
     counts = breaker.count_places(each.decision.reported_case for each in planned if each.is_known)
@@ -80,10 +79,11 @@ def apply_limits(planned: Sequence[Planned], swept: Swept, ledger: Ledger) -> Li
     for each in (each for each in planned if each.is_known and each.decision.verdict.state is State.IDLE):
         idle[holds.kind_in_target_of(each.decision.case)].append((each.decision.case, each.memory))
 
-    def attempt() -> Limited | None:
+    def attempt() -> tuple[Sequence[Planned], HoldRows] | None:
         read = holds.read_hold_rows(ledger, swept.targets, now)
         if swept.notices_only:
-            return _limited([_on_hold_by_jumps(each, read.rows) for each in _after_jumps(planned, read.rows, swept)], read.rows)
+            after = _after_jumps(planned, read.rows, swept)
+            return [_with_step(each, limits.step_under_jumps(each.decision, read.rows)) for each in after], read.rows
         ended = breaker.ended_before(known, chain.from_iterable(read.acted.values()), read.rows)
         scope = replace(swept.scope, acted=read.acted, idle=idle, ended=ended)
         idle_or_ended = breaker.with_ended(counts, ended, known)
@@ -93,7 +93,7 @@ def apply_limits(planned: Sequence[Planned], swept: Swept, ledger: Ledger) -> Li
         if swept.announces:
             after, rows = _after_caps(after, rows, counts, replace(swept, scope=scope))
         rows = holds.with_held_accounts(rows)
-        return _limited(after, rows) if not swept.writes or holds.record_rows(ledger, rows, read, now) else None
+        return (after, rows) if not swept.writes or holds.record_rows(ledger, rows, read, now) else None
 
     return write_until_accepted(attempt, f"the row {holds.HOLD_ROW!r}")
 
@@ -138,14 +138,14 @@ def after_jumps(planned: Planned, breakers: Sequence[Breaker], now: datetime, *,
     if now - latest < QUIET_FOR:
         until = f"{latest + QUIET_FOR:%Y-%m-%d %H:%M} UTC"
         return _with_step(planned, Step(name=StepName.NONE, because=f"no notice is sent until {until}, because {because}"))
-    undated = replace(planned, decision=replace(decision, case=_without_actions(decision.case, because)))
+    # A notice that goes out announces neither a stop nor a delete.
+    blocked = {
+        name: found or (Blocked(because=because) if name in ENDING_ACTIONS else None)
+        for name, found in decision.case.blocked.items()
+    }
+    undated = replace(planned, decision=replace(decision, case=replace(decision.case, blocked=blocked)))
     valid = idle_period.without_notice(memory) if memory.announced_action is not None else memory
     return _planned_again(undated, valid, now, acting)
-
-
-def _limited(planned: Sequence[Planned], rows: HoldRows) -> Limited:
-    standing = tuple(breaker for row in rows.values() for breaker in row.jumps)
-    return Limited(planned=planned, unusual=frozenset(jump.place for jump in standing), jumps=standing)
 
 
 def _with_step(planned: Planned, step: Step, on_hold_since: Iterable[datetime] = ()) -> Planned:
@@ -159,21 +159,17 @@ def _after_jumps(planned: Iterable[Planned], rows: HoldRows, swept: Swept) -> li
     ]
 
 
-def _on_hold_by_jumps(planned: Planned, rows: HoldRows) -> Planned:
-    return _with_step(planned, limits.step_under_jumps(planned.decision.step, planned.decision.reported_case, rows))
-
-
 def _after_caps(planned: Sequence[Planned], rows: HoldRows, counts: PlaceCounts, swept: Swept) -> tuple[list[Planned], HoldRows]:
     known = [each for each in planned if each.is_known]
     cases = [(each.decision.reported_case, each.decision.step) for each in known]
     memories = {each.decision.case.resource.id: each.memory for each in known}
     limited = limits.hold_over_limits(cases, memories, swept.policy.limits, rows, swept.scope, counts)
-    steps = iter(limited.steps)
-    return [_with_hold(each, next(steps), limited.since) if each.is_known else each for each in planned], limited.rows
-
-
-def _with_hold(planned: Planned, step: Step, since: Mapping[str, frozenset[datetime]]) -> Planned:
-    return _with_step(planned, step, since.get(planned.decision.case.resource.id, ())) if step.name is StepName.HOLD else planned
+    steps, since = iter(limited.steps), limited.since
+    after = list(planned)
+    for index, each in enumerate(planned):
+        if each.is_known and (step := next(steps)).name is StepName.HOLD:
+            after[index] = _with_step(each, step, since.get(each.decision.case.resource.id, ()))
+    return after, limited.rows
 
 
 def _planned_again(planned: Planned, memory: Memory, now: datetime, acting: bool) -> Planned:
@@ -181,9 +177,46 @@ def _planned_again(planned: Planned, memory: Memory, now: datetime, acting: bool
     return replace(planned, decision=replace(planned.decision, step=step), memory=memory)
 
 
-def _without_actions(case: Case, because: str) -> Case:
-    """The case with its stop and delete blocked, so that a notice announces neither."""
-    blocked = {
-        name: found or (Blocked(because=because) if name in ENDING_ACTIONS else None) for name, found in case.blocked.items()
-    }
-    return replace(case, blocked=blocked)
+def above_floor(planned: list[Planned], policy: Policy, mode: Mode) -> list[Planned]:
+    """The plan without the first notices in mails about less than `notify_above` a day. What has no price counts as above it."""
+    if policy.notify_above is None:
+        return planned
+    mails: dict[tuple[str, bool], list[float | None]] = defaultdict(list)
+    addresses = [_address(each.decision, policy, mode) for each in planned]
+    for each, address in zip(planned, addresses, strict=True):
+        if address:
+            mails[address].append(each.decision.case.usd_per_hour)
+    below = {to: 24 * sum(usd or 0 for usd in costs) for to, costs in mails.items() if None not in costs}
+    floor, currency = policy.notify_above.usd_per_day, policy.prices.shown_in
+    after = list(planned)
+    for index, (each, address) in enumerate(zip(planned, addresses, strict=True)):
+        if address in below and each.decision.step.name is StepName.WARN and below[address] < floor:
+            worth, least = (format_usd(usd, currency=currency).removesuffix(".00") for usd in (below[address], floor))
+            whose = "its owner's notice" if address[1] else "the notice about what has no known owner"
+            because = f"below notify_above: {least} a day"
+            after[index] = replace(_unsent(each, f"{whose} is worth {worth} a day, {because}", because), is_blocked=True)
+    return after
+
+
+def _address(decision: Decision, policy: Policy, mode: Mode) -> tuple[str, bool] | None:
+    """Where this run's mail about it would go, and whether that is its owner; None if it is in none."""
+    case, step = decision.reported_case, decision.step
+    is_told = step.name in ACTIONS and (mode.acts or mode is Mode.AUDIT) and not is_in_weekly_summary(case, step.name)
+    found = notice_address(finding_of(case, step, decision.outcome), policy.owners) if is_told or step.name in NOTICES else None
+    return (found[0].lower(), found[1]) if found else None
+
+
+def until_sent(planned: Planned, policy: Policy, opens_at: datetime) -> Planned:
+    """The plan of one resource without a notice that waits until notices go out again."""
+    hours = send_window.send_hours(policy)
+    if planned.decision.step.name not in NOTICES or hours is None:
+        return planned
+    opens = f"{opens_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    because = f"its notice waits until {opens}, because notices are sent {office_hours.hours_text(hours)} {hours.tz} only"
+    return _unsent(planned, because, f"waiting until {opens}")
+
+
+def _unsent(planned: Planned, because: str, briefly: str) -> Planned:
+    held = planned.decision.step.name
+    step = Step(name=StepName.NONE, because=because, held=held, hold_reasons=(HoldReason(because=briefly),))
+    return replace(planned, decision=replace(planned.decision, step=step))

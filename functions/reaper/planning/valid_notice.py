@@ -50,7 +50,9 @@ def void_because(
     because = _taken_away_because(case, memory, sent, host, now)
     if not because and announces:
         because = _not_allowed_because(case, memory)
-    if not because and not idle_period.notice_outlasts_use(case, memory):
+    # A resource with office hours is used every day, and one mail about it is enough for a while.
+    by_hours = possible_actions.is_stopped_by_hours(case) and memory.announced_action is None
+    if not because and not by_hours and not idle_period.notice_was_about_hours(memory):
         because = _idle_period_over_because(case, memory, sent, now)
         if memory.announced_action is not None and any(at and at > sent for at in lapsed):
             because = "an idle share that had jumped is usual again"

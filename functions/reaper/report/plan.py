@@ -14,7 +14,7 @@ from rich.text import Text
 from reaper import registry
 from reaper.case import Finding
 from reaper.model import ACTIONS, Mode, StepName
-from reaper.pending.plan_file import ActionResult, PlanFile, PlannedAction
+from reaper.pending.plan_file import PlanFile, PlannedAction
 from reaper.report import summary
 from reaper.report.coming import ComingAction, coming_actions, coming_sentence
 from reaper.report.table import INDENT, REASON, Row, table_lines, wrap
@@ -59,13 +59,13 @@ def coming_lines(findings: Sequence[Finding], width: int, currency: Currency = D
         yield from wrap(f"{coming_sentence(whole, Mode.AUDIT, rate)}, before limits.", width)
 
 
-def result_lines(plan: PlanFile, results: Sequence[ActionResult], width: int, currency: Currency = DOLLARS) -> Iterator[Text]:
+def result_lines(plan: PlanFile, results: Sequence[PlannedAction], width: int, currency: Currency = DOLLARS) -> Iterator[Text]:
     """The result of each action of the plan. Why one wasn't carried out isn't in the table."""
     several = _has_several_accounts(plan)
     rows = [
         {
             "result": each.result,
-            **_row(each.action, several, currency),
+            **_row(each, several, currency),
             REASON: clean_line(each.because, 500) if each.is_done else "",
         }
         for each in results

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -24,7 +25,6 @@ from reaper.coverage import (
     failure_row,
     place_name,
     summed_failures,
-    with_calls,
     with_replaced_rows,
 )
 from reaper.errors import CloudError, ReaperError, Reason
@@ -51,7 +51,8 @@ def run_coverage(
         for target_acted in acted
         for kind in target_acted.calls
     }
-    cloud_rows = with_calls(with_replaced_rows(observed, [row for row in decided.coverage if not row.is_own]), calls)
+    newer = with_replaced_rows(observed, [row for row in decided.coverage if not row.is_own])
+    cloud_rows = tuple(replace(row, calls={**Counter(row.calls) + Counter(calls.get(place_name(row), {}))}) for row in newer)
     rows = [row for row in decided.coverage if row.is_own]
     rows += summed_failures([row for target_acted in acted for row in target_acted.coverage if row.kind == "acts"])
     for row in (row for target_acted in acted for row in target_acted.coverage if row.kind != "acts"):

@@ -16,11 +16,11 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from reaper import secret_store
 from reaper.errors import ReaperError, SettingsError
 from reaper.ledger.opening import deployment_id
 from reaper.policy import secret_grants
 from reaper.snooze.token import Keys
+from reaper.stores import secret_store
 
 CACHE_FOR = timedelta(minutes=5)
 """How long keys are used before their secret is read again."""
@@ -46,7 +46,7 @@ def parse_keys(text: str, where: str, deployment: str = "") -> Keys:
 
 
 def open_keyring(where: str, environ: Mapping[str, str]) -> Keyring:
-    """The key ring at `where`, an address for `reaper.secret_store`, for the deployment in REAPER_DEPLOYMENT.
+    """The key ring at `where`, an address for `reaper.stores.secret_store`, for the deployment in REAPER_DEPLOYMENT.
 
     Reads nothing yet. Raises SettingsError for an invalid setting.
     """

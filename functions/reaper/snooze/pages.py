@@ -21,8 +21,7 @@ from markupsafe import Markup
 from reaper.ledger.rows import Visit, VisitResource
 from reaper.model import Memory
 from reaper.snooze.request import PAGE_PATH, Reply, SnoozeForm
-from reaper.templates import open_templates
-from reaper.text import Currency, count_noun, format_usd
+from reaper.text import Currency, count_noun, format_usd, open_templates
 
 if TYPE_CHECKING:
     from jinja2 import Template

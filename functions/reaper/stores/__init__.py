@@ -1,1 +1,1 @@
-"""Where texts are stored: in a cloud or in a folder."""
+"""Where texts are stored, in a cloud or in a folder, and where secrets are read."""
