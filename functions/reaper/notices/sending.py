@@ -29,7 +29,7 @@ from reaper.notices.owner_notice import owner_notices
 from reaper.pending import intents, unfinished
 from reaper.planning import dates, possible_actions
 from reaper.planning.valid_notice import without_void_notice
-from reaper.report.run_report import left_alone
+from reaper.report.run_report import left_alone, with_memory
 from reaper.text import count_noun, format_time, tidy_line
 
 SUMMARY_SENT = "its summary was sent since this was decided, or it no longer counts"
@@ -125,7 +125,10 @@ def send_take_backs(mails: NoticeRound) -> list[Part]:
             if owed:
                 mails.context.before_message()
                 sent = delivery.deliver(_take_back_message(address, owed), mails.context.channels, misses)
-                parts += [Part(deliveries=sent), _record_sent(owed, sent, mails)]
+                receipts = delivery.receipts_by_id(sent)
+                accepted = [(each, receipts[each.resource.id]) for each in owed if each.resource.id in receipts]
+                errors = [error for each, receipt in accepted for error in _record_correction(each, receipt, mails)]
+                parts.append(Part(deliveries=sent, errors=errors))
     return parts
 
 
@@ -134,15 +137,6 @@ def drop_changed_notices(mails: NoticeRound) -> Part:
     notices = [f for f in mails.findings.values() if f.step.name in NOTICES]
     reasons = [(f, _changed_because(f, mails.known, mails)) for f in notices]
     return Part(findings={f.case.resource.id: left_alone(f, because) for f, because in reasons if because})
-
-
-def with_failed_notice(finding: Finding, errors: Mapping[str, str], mails: NoticeRound) -> Finding:
-    """The finding of a notice that no channel accepted, with the reason. `errors`: why channels refused it, by resource id."""
-    if finding.step.name not in NOTICES or finding.outcome.result is not Result.PLANNED:
-        return finding
-    is_late = mails.is_over() and finding.owner.address
-    because = errors.get(finding.case.resource.id) or (OUT_OF_TIME if is_late else TAKEN_OVER if mails.lost else NO_ADDRESS)
-    return replace(finding, outcome=Outcome(result=Result.FAILED, error=f"{NOT_NOTIFIED}{because}"))
 
 
 def unsent_notices_rows(findings: Iterable[Finding]) -> list[Coverage]:
@@ -196,10 +190,17 @@ def record_notice(finding: Finding, receipt: str, deliveries: Sequence[Delivery]
     return replace(remembered, errors=attempt(lambda: mails.ledger.add_history(entry)))
 
 
-def record_verdict(finding: Finding, mails: NoticeRound) -> Part:
-    """Remember its idle period. An action that was begun has written its own result."""
+def record_verdict(finding: Finding, refusals: Mapping[str, str], mails: NoticeRound) -> Part:
+    """Remember the idle period of what no accepted notice was about. An action that was begun has written its own result.
+
+    `refusals`: why channels refused a notice, by resource id.
+    """
     if finding.is_action and finding.outcome.begun:
         return Part(findings={finding.case.resource.id: finding})
+    if finding.step.name in NOTICES and finding.outcome.result is Result.PLANNED:
+        is_late = mails.is_over() and finding.owner.address
+        because = refusals.get(finding.case.resource.id) or (OUT_OF_TIME if is_late else TAKEN_OVER if mails.lost else NO_ADDRESS)
+        finding = replace(finding, outcome=Outcome(result=Result.FAILED, error=f"{NOT_NOTIFIED}{because}"))
     return _remember(finding, None, mails)
 
 
@@ -281,25 +282,13 @@ def _changed_because(finding: Finding, memories: Recalled, mails: NoticeRound) -
 
 
 def _remember(finding: Finding, receipt: str | None, mails: NoticeRound) -> Part:
-    resource_id = finding.case.resource.id
-    try:
-        memory = _update_row(finding, receipt, mails)
-    except ReaperError as error:
-        failed = Outcome(result=Result.FAILED, error=f"it couldn't be recorded: {error}")
-        return Part(findings={resource_id: replace(finding, outcome=failed)}, errors=[error])
-    return Part(findings={resource_id: replace(finding, memory=memory if memory != Memory() else None)})
-
-
-def _update_row(finding: Finding, receipt: str | None, mails: NoticeRound) -> Memory:
     """Update the resource's ledger record.
 
     A verdict alone is written only on the version that it was decided on, or after an action of this run; a notice that a channel accepted
     is always written.
     """
     resource = finding.case.resource
-    decision = mails.decisions[resource.id]
-    host = intents.host_memory(resource, mails.known)
-    accepted_at = mails.context.clock()
+    decision, accepted_at = mails.decisions[resource.id], mails.context.clock()
 
     def change(memory: Memory) -> Memory:
         if receipt is None and memory.version != decision.row_version and not finding.is_action:
@@ -310,7 +299,13 @@ def _update_row(finding: Finding, receipt: str | None, mails: NoticeRound) -> Me
             new = memory_updates.after_notice(finding.case, new, finding.step, receipt, accepted_at, acting=announces)
         return memory_updates.after_action(new) if finding.outcome.already_done else new
 
-    return update_memory(mails.ledger, resource.id, change, mails.now, mails.known.get(resource.id, Memory()))
+    try:  # what is unreadable among the known raises, too
+        host = intents.host_memory(resource, mails.known)
+        memory = update_memory(mails.ledger, resource.id, change, mails.now, mails.known.get(resource.id, Memory()))
+    except ReaperError as error:
+        failed = Outcome(result=Result.FAILED, error=f"it couldn't be recorded: {error}")
+        return Part(findings={resource.id: replace(finding, outcome=failed)}, errors=[error])
+    return Part(findings={resource.id: with_memory(finding, memory)})
 
 
 def _take_back_message(address: str, corrections: Sequence[_Correction]) -> Message:
@@ -358,12 +353,6 @@ def _still_owed(waiting: Sequence[_Correction], mails: NoticeRound) -> tuple[lis
     except ReaperError as error:
         return [], Part(errors=[error])
     return [each for each in waiting if memories.get(each.resource.id, Memory()).wrong_hour == each.memory.wrong_hour], Part()
-
-
-def _record_sent(owed: Sequence[_Correction], sent: Sequence[Delivery], mails: NoticeRound) -> Part:
-    receipts = delivery.receipts_by_id(sent)
-    accepted = [(each, receipts[each.resource.id]) for each in owed if each.resource.id in receipts]
-    return Part(errors=[error for each, receipt in accepted for error in _record_correction(each, receipt, mails)])
 
 
 def _record_correction(correction: _Correction, receipt: str, mails: NoticeRound) -> list[ReaperError]:

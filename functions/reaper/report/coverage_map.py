@@ -127,16 +127,18 @@ def _coverage_map(cloud: str, rows: Sequence[Coverage]) -> CoverageMap:
         known = here.get(row.kind)
         if known is None or known.status is Status.OK or WORST_FIRST.index(row.status) < WORST_FIRST.index(known.status):
             here[row.kind] = row
-    shown = [_map_row(names.get(account), account, region, [*map(here.get, kinds)]) for (account, region), here in cells.items()]
+    places = [
+        MapRow(
+            name=clean_line(f"{names.get(account, account)} {region or ''}".strip()),
+            account=clean_line(account) if account in names else None,
+            cells=[*map(here.get, kinds)],
+            gaps=sum(cell.status is not Status.OK for cell in here.values()),
+        )
+        for (account, region), here in cells.items()
+    ]
     return CoverageMap(
-        cloud=cloud, kinds=[*map(clean_line, kinds)], places=sorted(shown, key=lambda place: (-place.gaps, place.name))
+        cloud=cloud, kinds=[*map(clean_line, kinds)], places=sorted(places, key=lambda place: (-place.gaps, place.name))
     )
-
-
-def _map_row(name: str | None, account: str, region: str | None, cells: Sequence[Coverage | None]) -> MapRow:
-    gaps = sum(cell.status is not Status.OK for cell in cells if cell)
-    where = clean_line(f"{name or account} {region or ''}".strip())
-    return MapRow(name=where, account=clean_line(account) if name else None, cells=cells, gaps=gaps)
 
 
 def locations(findings: Iterable[Finding]) -> dict[tuple[Target, str], str]:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from difflib import get_close_matches
-from typing import NamedTuple
 
 from reaper.case import Evidence, Finding, FinishedRun, Owner, Price, Report
 from reaper.duration import format_duration
@@ -46,7 +45,7 @@ class ExplainContext:
 def render(report: Report, wanted: str, known: ExplainContext) -> str | None:
     """The explanation of every resource with that ID or name, or the only one with such a part; None if there is none."""
     texts = [
-        "\n".join(explain_row(SavedFinding.model_validate(finding_json(f)), report.run, Live(f, known))) + "\n"
+        "\n".join(explain_row(SavedFinding.model_validate(finding_json(f)), report.run, (f, known))) + "\n"
         for f in matching_findings(report, wanted)
     ]
     return "\n".join(texts) or None
@@ -89,15 +88,10 @@ def explained_ids(wanted: str, names: Mapping[str, str]) -> list[str]:
     return ids if is_whole or len(ids) == 1 else []
 
 
-class Live(NamedTuple):
-    """What isn't in a report about one of its resources."""
-
-    finding: Finding
-    known: ExplainContext
-
-
-def explain_row(row: SavedFinding, run: SavedRun | FinishedRun, live: Live | None = None) -> Iterator[str]:
-    """The lines about one resource."""
+def explain_row(
+    row: SavedFinding, run: SavedRun | FinishedRun, live: tuple[Finding, ExplainContext] | None = None
+) -> Iterator[str]:
+    """The lines about one resource. `live`: what isn't in a report about it."""
     yield clean_whole(row.name)
     yield explain_line("id", row.id)
     if live is None:
@@ -110,13 +104,13 @@ def explain_row(row: SavedFinding, run: SavedRun | FinishedRun, live: Live | Non
     if live:
         yield from _checked_lines(*live)
     yield from _rule_lines(row, run.started_at)
-    if live and (protected := live.finding.case.rule.protected_because):
+    if live and (protected := live[0].case.rule.protected_because):
         yield explain_line("protected", protected)
     yield from map(_signal_line, row.evidence)
     sure, idle_for = f" ({row.confidence})" if row.confidence else "", timedelta(seconds=row.idle_for_s or 0)
     idle = f", idle for {format_duration(idle_for)}" if idle_for else ""
     yield explain_line("verdict", f"{row.state}{sure}{idle}: {row.because}")
-    yield from _memory_lines(row.id, live.known) if live else _saved_memory_lines(row)
+    yield from _memory_lines(row.id, live[1]) if live else _saved_memory_lines(row)
     if live:
         finding, known = live
         for action, blocked in finding.case.blocked.items():

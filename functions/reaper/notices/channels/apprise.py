@@ -53,6 +53,3 @@ class Channel:
         for service in target:
             service.overflow_mode = apprise.OverflowMode.SPLIT
         return target
-
-
-CHANNEL = Channel

@@ -59,28 +59,19 @@ class ChannelContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenChannel:
-    """One opened channel: its name in reports, its readers, and the sender. `is_mail`: it goes to addresses, not to a room; `to`: the admins'."""
+    """One opened channel: its name in reports, its readers, and the sender, or why it couldn't be opened. `is_mail`: it goes to addresses, not
+    to a room; `to`: the admins'.
+    """
 
     name: str
     readers: frozenset[Audience]
-    sender: Sender
+    sender: Sender | CloudError
     is_mail: bool = False
     to: tuple[str, ...] = ()
 
 
 Misses = dict[OpenChannel, list[CloudError]]
 """Why a channel couldn't be reached, for each message since the last one that it answered."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnavailableChannel:
-    """Takes the place of a channel that couldn't be opened, so that the others are still used."""
-
-    error: CloudError
-
-    def send(self, message: Message) -> str:
-        """Refuse it."""
-        raise self.error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,10 +141,11 @@ def errors_by_id(deliveries: Iterable[Delivery]) -> Mapping[str, str]:
 
 def deliver_one(message: Message, channel: OpenChannel, unreachable: CloudError | None = None) -> Delivery:
     """One message on one channel, regardless of its readers. `unreachable`: why the channel isn't tried at all."""
-    if unreachable is not None:
-        return Delivery(message=message, channel=channel.name, error=unreachable)
+    sender = unreachable or channel.sender
+    if isinstance(sender, CloudError):
+        return Delivery(message=message, channel=channel.name, error=sender)
     try:
-        return Delivery(message=message, channel=channel.name, receipt=channel.sender.send(message))
+        return Delivery(message=message, channel=channel.name, receipt=sender.send(message))
     except CloudError as error:
         return Delivery(message=message, channel=channel.name, error=error)
     except (ReaperError, OSError, ValueError) as error:
@@ -169,13 +161,13 @@ def _tried(message: Message, channel: OpenChannel, misses: Misses) -> Delivery:
     return delivery
 
 
-def _open_sender(spec: Any, context: ChannelContext) -> Sender:
+def _open_sender(spec: Any, context: ChannelContext) -> Sender | CloudError:
     module, extra = MODULE_BY_TYPE[spec.type]
     try:
-        sender: Sender = import_module(module).CHANNEL(spec, context)
+        sender: Sender = import_module(module).Channel(spec, context)
     except ImportError as error:
         why = f"it needs an extra: {install_command(extra)} ({error})"
-        return UnavailableChannel(error=CloudError(Reason.REFUSED, f"channel {spec.type}", why))
+        return CloudError(Reason.REFUSED, f"channel {spec.type}", why)
     return sender
 
 
@@ -195,7 +187,9 @@ def with_deployment_channels(declared: Sequence[Any], environ: Mapping[str, str]
     if not declared:
         return list(channels)
     for_admins = {spec.type for spec in declared if Audience.ADMINS in spec.readers}
-    return [*declared, *(_admins_only(spec) for spec in channels if spec.type not in for_admins)]
+    only_admins = {"readers": [Audience.ADMINS]}
+    more = [spec for spec in channels if spec.type not in for_admins]
+    return [*declared, *(s.model_copy(update={**only_admins, "name": f"{s.type} of the deployment"}) for s in more)]
 
 
 def topic_channel(arn: str) -> Sns:
@@ -215,11 +209,6 @@ def _validated(model: type[Spec], values: Mapping[str, Any]) -> Spec:
         first = error.errors(include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"])
         raise SettingsError(f"REAPER_EMAIL_… or REAPER_TOPIC: {where}: {validation_text(first['msg'])}") from None
-
-
-def _admins_only(spec: Acs | Sns) -> Acs | Sns:
-    """The same for admins only, under a name of its own in reports."""
-    return spec.model_copy(update={"readers": [Audience.ADMINS], "name": f"{spec.type} of the deployment"})
 
 
 def tls_context() -> ssl.SSLContext:

@@ -37,6 +37,3 @@ class Channel:
         except OSError as error:
             raise CloudError(Reason.REFUSED, "folder:Write", f"{self._folder}: {error}") from error
         return str(path)
-
-
-CHANNEL = Channel

@@ -44,12 +44,19 @@ class Channel:
         with self._errors_as_cloud_errors():
             server = self._connect(password)
             try:
-                code, text = self._send_one(server, message, to)
+                content = mail_bytes(make_mail(message, self._spec.sender, to, self._context.clock()))
+                code, reply = server.mail(self._spec.sender)
+                if code == 250:
+                    code, reply = server.rcpt(to)
+                if code in {250, 251}:
+                    code, reply = server.data(content)
+                else:
+                    server.rset()
             finally:
                 _disconnect(server)
         if code != 250:
-            raise CloudError(Reason.REFUSED, OPERATION, f"{self._where} refused {to}: {code} {text}")
-        return f"{code} {text}"
+            raise CloudError(Reason.REFUSED, OPERATION, f"{self._where} refused {to}: {code} {_one_line(reply)}")
+        return f"{code} {_one_line(reply)}"
 
     def say_hello(self) -> str:
         """Connect, encrypt, log in and hang up, without sending anything. Returns what worked. Raises CloudError."""
@@ -73,12 +80,17 @@ class Channel:
             yield
         except smtplib.SMTPAuthenticationError as error:
             raise CloudError(
-                Reason.DENIED, OPERATION, f"{where}: login refused: {_error_text(error)}", missing="a valid login"
+                Reason.DENIED,
+                OPERATION,
+                f"{where}: login refused: {error.smtp_code} {_one_line(error.smtp_error)}",
+                missing="a valid login",
             ) from error
         except smtplib.SMTPNotSupportedError as error:
             raise CloudError(Reason.REFUSED, OPERATION, f"{where}: {error}; the policy asks for tls: {self._spec.tls}") from error
         except smtplib.SMTPResponseException as error:
-            raise CloudError(Reason.REFUSED, OPERATION, f"{where}: {_error_text(error)}", code=str(error.smtp_code)) from error
+            raise CloudError(
+                Reason.REFUSED, OPERATION, f"{where}: {error.smtp_code} {_one_line(error.smtp_error)}", code=str(error.smtp_code)
+            ) from error
         except (smtplib.SMTPException, OSError) as error:
             raise CloudError(Reason.UNREACHABLE, OPERATION, f"{where}: {error}") from error
 
@@ -99,22 +111,6 @@ class Channel:
             server.close()
             raise
         return server
-
-    def _send_one(self, server: smtplib.SMTP, message: Message, to: str) -> tuple[int, str]:
-        """The server's last reply: 250 once it has accepted the mail, else its refusal."""
-        content = mail_bytes(make_mail(message, self._spec.sender, to, self._context.clock()))
-        code, text = server.mail(self._spec.sender)
-        if code == 250:
-            code, text = server.rcpt(to)
-        if code in {250, 251}:
-            code, text = server.data(content)
-        else:
-            server.rset()
-        return code, _one_line(text)
-
-
-def _error_text(error: smtplib.SMTPResponseException) -> str:
-    return f"{error.smtp_code} {_one_line(error.smtp_error)}"
 
 
 def _one_line(text: bytes | str) -> str:
@@ -149,6 +145,3 @@ def mail_bytes(mail: EmailMessage, linesep: str = "\r\n") -> bytes:
     return mail.as_bytes(
         policy=policy.SMTP.clone(linesep=linesep, max_line_length=MAX_LINE_LENGTH if whole else policy.SMTP.max_line_length)
     )
-
-
-CHANNEL = Channel

@@ -44,7 +44,10 @@ class Channel:
         headers = {"Reaper-Signature": f"t={stamp},v1={signature}"}
         reply, _ = post_json(self._spec.url, content, headers, OPERATION)
         if not 200 <= reply.status < 300:
-            raise _refusal(urlsplit(self._spec.url).netloc, reply.status)
+            reason = {401: Reason.DENIED, 403: Reason.DENIED, 429: Reason.THROTTLED}.get(reply.status, Reason.REFUSED)
+            missing = "the signing secret at the receiver" if reason is Reason.DENIED else None
+            why = f"{urlsplit(self._spec.url).netloc} answered {reply.status}"
+            raise CloudError(reason, OPERATION, why, code=str(reply.status), missing=missing)
         return f"HTTP {reply.status} {tidy_line(reply.headers.get('X-Request-Id', ''), 80)}".strip()
 
 
@@ -59,12 +62,6 @@ def message_json(message: Message) -> dict[str, Any]:
         "attributes": dict(message.attributes),
         "resources": list(message.resource_ids),
     }
-
-
-def _refusal(host: str, status: int) -> CloudError:
-    reason = {401: Reason.DENIED, 403: Reason.DENIED, 429: Reason.THROTTLED}.get(status, Reason.REFUSED)
-    missing = "the signing secret at the receiver" if reason is Reason.DENIED else None
-    return CloudError(reason, OPERATION, f"{host} answered {status}", code=str(status), missing=missing)
 
 
 def post_json(url: str, content: bytes, headers: Mapping[str, str], operation: str) -> tuple[HTTPResponse, str]:
@@ -89,6 +86,3 @@ class AnyStatus(urllib.request.HTTPErrorProcessor):
         return response
 
     https_response = http_response
-
-
-CHANNEL = Channel
