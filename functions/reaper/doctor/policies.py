@@ -194,7 +194,7 @@ def examine_sending(context: DoctorContext, opened: Opened) -> Iterator[Check]:
 
 def examine_cost(context: DoctorContext, opened: Opened) -> Iterator[Check]:
     """What CloudWatch bills for metrics at this schedule, by the last stored report. Its price: https://aws.amazon.com/cloudwatch/pricing/"""
-    if opened.stored is None or not (requested := opened.stored.run.cost.metrics_requested):
+    if opened.stored is None or not (requested := opened.stored.run.metrics_requested):
         return
     sweeps = timedelta(days=30) / context.every
     usd = requested * sweeps * USD_PER_METRIC

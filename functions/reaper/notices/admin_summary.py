@@ -272,7 +272,6 @@ def _disowned_topic(finding: Finding) -> str:
 
 
 def _escalated(report: Report) -> Mapping[str, Finding]:
-    """What was escalated, by topic."""
     remembered = [(f, f.memory.escalated_at) for f in report.findings if f.memory]
     return {f"escalated:{at}:{f.case.resource.id}": f for f, at in remembered if at}
 

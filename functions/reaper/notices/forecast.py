@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from reaper.snooze.links import MailLinks
 
 OpenVisit = Callable[[str, bool, str, Sequence[Finding]], "MailLinks | None"]
+Dated = tuple[Finding, StepName, datetime]
 
 ANY_PARTICIPLE = "acted on"
 """Any action, if a line has no room for which."""
@@ -185,24 +186,23 @@ class ActionForecast:
         return f"today from {format_clock(self.first, self.tz)}"
 
 
-def next_actions(findings: Sequence[Finding], context: NoticeContext) -> ActionForecast | None:
-    """What the top of a message announces; None if nothing happens automatically. A date in the past becomes now."""
-    dated = [(f, when) for f in findings if not is_about_hours(f, context) and (when := action_at(f, context))]
-    due = [(f, possible_actions.strongest_action(f.case, context.now) or StepName.STOP, when) for f, when in dated]
-    return _forecast_of(due, context)
-
-
-def next_enrolments(findings: Sequence[Finding], context: NoticeContext) -> ActionForecast | None:
-    """Those with a first notice about office hours, and the first date from which they are kept; None if there are none."""
-    new = [f for f in findings if f.step.name is StepName.WARN and is_about_hours(f, context)]
-    return _forecast_of([(f, StepName.STOP, dates.earliest_action_at(f.case, context.now, StepName.STOP)) for f in new], context)
-
-
-def stops_today(findings: Sequence[Finding], context: NoticeContext) -> ActionForecast | None:
-    """Those whose office hours are over and that are stopped today even while used; None if there are none."""
-    again = [f for f in findings if f.step.name is StepName.REMIND and is_about_hours(f, context)]
-    forced = [(f, dates.forced_stop_at(f.case, context.memory(f), context.now)) for f in again]
-    return _forecast_of([(f, StepName.STOP, at) for f, at in forced if at], context)
+def announcements(
+    findings: Sequence[Finding], context: NoticeContext
+) -> tuple[ActionForecast | None, ActionForecast | None, ActionForecast | None]:
+    """What the top of a message announces, None for what doesn't happen: actions on what is idle, the first dates from which office hours are
+    kept, and stops of today even while used. A date in the past becomes now.
+    """
+    coming, enrolled, today = list[Dated](), list[Dated](), list[Dated]()
+    for finding in findings:
+        case, now = finding.case, context.now
+        if not is_about_hours(finding, context):
+            if when := action_at(finding, context):
+                coming.append((finding, possible_actions.strongest_action(case, now) or StepName.STOP, when))
+        elif finding.step.name is StepName.WARN:
+            enrolled.append((finding, StepName.STOP, dates.earliest_action_at(case, now, StepName.STOP)))
+        elif at := dates.forced_stop_at(case, context.memory(finding), now):
+            today.append((finding, StepName.STOP, at))
+    return _forecast_of(coming, context), _forecast_of(enrolled, context), _forecast_of(today, context)
 
 
 def following_actions(findings: Sequence[Finding], context: NoticeContext, *, rest: bool) -> ActionForecast | None:
@@ -212,7 +212,7 @@ def following_actions(findings: Sequence[Finding], context: NoticeContext, *, re
     return _forecast_of([(f, action, dates.earliest_action_at(f.case, context.now, action)) for f, action in known], context)
 
 
-def _forecast_of(due: Sequence[tuple[Finding, StepName, datetime]], context: NoticeContext) -> ActionForecast | None:
+def _forecast_of(due: Sequence[Dated], context: NoticeContext) -> ActionForecast | None:
     if not due:
         return None
     first, _, when = min(due, key=itemgetter(2))
@@ -260,7 +260,6 @@ def _interval_words(length: timedelta) -> tuple[str, str]:
 
 
 def _hours_sentences(finding: Finding, hours: Hours, context: NoticeContext) -> str:
-    """About its office hours as such."""
     mode, memory, now = context.mode, context.memory(finding), context.now
     week = context.hours_history.get(finding.case.resource.id, "")
     text, become = office_hours.hours_text(hours), f"{will_or_may(mode)} {participle(finding, StepName.STOP)}"

@@ -62,7 +62,7 @@ class Sparkline:
 class Item:
     """One resource for the templates; every text is one printable line of bounded length.
 
-    `tz`: the zone of its times. `can_keep`: a tag keeps it from what comes next. `stop`: the command that stops it now. `console`: the address of its page. `undo_needs_admin`: only admins
+    `tz`: the zone of its times. `at_least`: it may have been idle for longer. `can_keep`: a tag keeps it from what comes next. `stop`: the command that stops it now. `console`: the address of its page. `undo_needs_admin`: only admins
     can run `undo`.
     """
 
@@ -102,15 +102,17 @@ def notice_item(finding: Finding, context: NoticeContext, snooze_link: str | Non
     # Restoring takes the deployment's ledger and manifests, and the right to write.
     needs_admin = undo is not None and undo.startswith(f"{RESTORE_COMMAND} ")
     idle = verdict.state is State.IDLE and not acted
+    since = context.now - verdict.idle_for if verdict.idle_for else None
     return Item(
         name=shown_name(resource),
         kind=kind_title(resource.kind),
         size=tidy_line(resource.size, 80),
         where=shown_place(resource),
-        since=context.now - verdict.idle_for if verdict.idle_for else None,
+        since=since,
         tz=zone,
         length=format_duration(verdict.idle_for) if verdict.idle_for else "",
-        at_least=_may_be_idle_longer(finding, context.now),
+        # No use was found in the window, and the resource is older.
+        at_least=bool(since and resource.created and verdict.last_busy is None and resource.created < since),
         because=with_local_times(tidy_line(verdict.because, 300), zone),
         likely=verdict.confidence == "likely",
         spark=pick_sparkline(finding.evidence),
@@ -265,14 +267,6 @@ def _item_cost(finding: Finding, context: NoticeContext) -> Cost:
     if possible_actions.is_native(finding.case.resource, finding.step.name):
         return Cost(label="Cost", figure=rate, besides="until it shuts down")
     return Cost(label="Cost", figure=rate, besides="until the rest is done" if finding.outcome.part_done else "before that")
-
-
-def _may_be_idle_longer(finding: Finding, now: datetime) -> bool:
-    """Whether it may have been idle since before the window: no use was found in it, and the resource is older."""
-    resource, verdict = finding.case.resource, finding.case.verdict
-    if verdict.idle_for is None or verdict.last_busy is not None or resource.created is None:
-        return False
-    return resource.created < now - verdict.idle_for
 
 
 def _safe_link(address: str | None) -> str | None:

@@ -6,9 +6,10 @@ resource that counts as notified is really in it. More resources make another me
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from operator import itemgetter
 from urllib.parse import quote
 
 from reaper.case import Finding, Money, money_of
@@ -67,12 +68,16 @@ class Letter:
 
 def owner_notices(findings: Sequence[Finding], context: NoticeContext) -> list[Message]:
     """The messages, by address. A finding without an address that mail may go to is in no message's `resource_ids`."""
-    messages = []
-    for (address, to_owner), group in _grouped_by_address(findings, context):
-        size = MAX_DETAILED + MAX_ROWS
+    messages, size = [], MAX_DETAILED + MAX_ROWS
+    groups = defaultdict[tuple[str, bool], list[tuple[str, Finding]]](list)
+    for finding in filter(is_reportable, findings):
+        if to := notice_address(finding, context.owners):
+            groups[to[0].lower(), to[1]].append((to[0], finding))
+    for (_, to_owner), addressed in sorted(groups.items(), key=itemgetter(0)):
+        group = sorted((f for _, f in addressed), key=_cost_order)
         parts = [group[i : i + size] for i in range(0, len(group), size)]
         letters = [_letter(part, to_owner, context) for part in parts]
-        messages += [_owner_message(address, letter, (n, len(parts))) for n, letter in enumerate(letters, 1)]
+        messages += [_owner_message(addressed[0][0], letter, (n, len(parts))) for n, letter in enumerate(letters, 1)]
     return messages
 
 
@@ -99,14 +104,6 @@ def notice_address(finding: Finding, owners: Owners) -> tuple[str, bool] | None:
     return None
 
 
-def _grouped_by_address(findings: Sequence[Finding], context: NoticeContext) -> Iterator[tuple[tuple[str, bool], list[Finding]]]:
-    addressed = [(to, f) for f in findings if is_reportable(f) and (to := notice_address(f, context.owners))]
-    addressed.sort(key=lambda pair: (pair[0][0].lower(), pair[0][1]))
-    for _, group in groupby(addressed, key=lambda pair: (pair[0][0].lower(), pair[0][1])):
-        pairs = list(group)
-        yield pairs[0][0], sorted((f for _, f in pairs), key=_cost_order)
-
-
 def _cost_order(finding: Finding) -> tuple[bool, bool, float, str]:
     """Idle resources before those acted on, then by money, those without a price last."""
     price = finding.price.usd_per_hour if finding.price else 0.0
@@ -116,6 +113,7 @@ def _cost_order(finding: Finding) -> tuple[bool, bool, float, str]:
 def _letter(findings: Sequence[Finding], to_owner: bool, context: NoticeContext) -> Letter:
     notices = [f for f in findings if f.step.name in NOTICES]
     idle = [f for f in notices if f.case.verdict.state is State.IDLE]
+    coming, enrolled, today = forecast.announcements(findings, context)
     return Letter(
         findings=findings,
         to_owner=to_owner,
@@ -125,9 +123,9 @@ def _letter(findings: Sequence[Finding], to_owner: bool, context: NoticeContext)
         announced=len(notices),
         acted=[f for f in findings if f.is_action],
         about_hours=sum(forecast.is_about_hours(f, context) for f in findings),
-        coming=forecast.next_actions(findings, context),
-        enrolled=forecast.next_enrolments(findings, context),
-        today=forecast.stops_today(findings, context),
+        coming=coming,
+        enrolled=enrolled,
+        today=today,
     )
 
 
@@ -191,7 +189,6 @@ def _contact_for(address: str, letter: Letter) -> str:
 
 
 def _mailto(contact: str, findings: Sequence[Finding]) -> str:
-    """A link to write there, with the names of the resources."""
     name = shown_name(findings[0].case.resource, 60)
     subject = f"Not my resource: {name}" if len(findings) == 1 else f"Not my resources: {len(findings)} ML resources"
     more = [f"and {len(findings) - MAX_NAMED} more"] if len(findings) > MAX_NAMED else []
@@ -206,7 +203,11 @@ def _headline(letter: Letter, *, brief: bool = False) -> str:
     if letter.only_hours or not (idle.count or letter.acted):
         return _hours_headline(letter, brief=brief)
     if not idle.count:
-        return _actions_and_hours_headline(letter, brief=brief)
+        actions = _actions_headline(letter, brief=brief)
+        hours = _hours_headline(letter, brief=brief) if letter.announced else ""
+        if letter.today or letter.enrolled:  # what is new, or stops something in use, comes first
+            return f"{hours}; {actions}"
+        return f"{actions}; {hours[:1].lower()}{hours[1:]}" if hours else actions
     if brief:
         among = f" of {letter.announced}" if letter.announced > idle.count else ""
         return f"{idle.count}{among} idle, {rate_text(idle, letter.context)}"
@@ -244,7 +245,10 @@ def _subject_forms(letter: Letter) -> list[str]:
     if not letter.idle.count or letter.only_hours:
         return [full, short]
     long_parts, short_parts = (_consequences(letter, brief=brief) for brief in (False, True))
-    also = _action_phrases(letter)
+    done, unsure, interrupted = letter.done, letter.unsure, _interrupted_phrase(letter.acted)
+    also = [f"{len(done)} {'was' if len(done) == 1 else 'were'} {_participles(done)}{_saving_phrase(letter)}"] if done else []
+    also += [interrupted] if interrupted else []
+    also += [f"{len(unsure)} may have been {_participles(unsure)}, please check"] if unsure else []
     if long_parts:
         forms = ([full, *long_parts], [short, *long_parts], [short, *short_parts], short_parts)
         return ["; ".join([*parts, *also]) for parts in forms]
@@ -269,14 +273,6 @@ def _no_action_phrase(letter: Letter) -> str:
     until = f"until you stop {'it' if idle.count == 1 else 'them'}" if letter.to_owner else "until stopped"
     runs = f"; {'it runs' if idle.count == 1 else 'they run'}" if idle.unpriced == idle.count else ""
     return f"{runs} {until}"
-
-
-def _action_phrases(letter: Letter) -> list[str]:
-    """What was done besides, or may have been: `1 was deleted`, `1 may have been deleted, please check`."""
-    done, unsure, interrupted = letter.done, letter.unsure, _interrupted_phrase(letter.acted)
-    parts = [f"{len(done)} {'was' if len(done) == 1 else 'were'} {_participles(done)}{_saving_phrase(letter)}"] if done else []
-    parts += [interrupted] if interrupted else []
-    return parts + ([f"{len(unsure)} may have been {_participles(unsure)}, please check"] if unsure else [])
 
 
 def _saving_phrase(letter: Letter) -> str:
@@ -311,17 +307,6 @@ def _hours_headline(letter: Letter, *, brief: bool = False) -> str:
             f"{count_noun(enrolled.count, 'ML resource')} {enrolled.verbs(brief=brief)} outside office hours {enrolled.day}{rest}"
         )
     return f"{summary.capitalize()}: office hours apply to {count_noun(letter.announced, 'ML resource')}"
-
-
-def _actions_and_hours_headline(letter: Letter, *, brief: bool) -> str:
-    """What was done, and what office hours lead to; the latter first if it is new or stops something in use."""
-    actions = _actions_headline(letter, brief=brief)
-    if not letter.announced:
-        return actions
-    hours = _hours_headline(letter, brief=brief)
-    if letter.today or letter.enrolled:
-        return f"{hours}; {actions}"
-    return f"{actions}; {hours[:1].lower()}{hours[1:]}"
 
 
 def _actions_headline(letter: Letter, *, brief: bool) -> str:

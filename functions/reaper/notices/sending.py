@@ -309,7 +309,6 @@ def _remember(finding: Finding, receipt: str | None, mails: NoticeRound) -> Part
 
 
 def _take_back_message(address: str, corrections: Sequence[_Correction]) -> Message:
-    """The message to the addressee of these notices."""
     first = corrections[0]
     subject = f"Correction: {len(corrections)} ML resources were in use; their notices no longer count"
     if len(corrections) == 1:

@@ -195,7 +195,12 @@ def _is_older(report: Report, last: SentSummary, mails: NoticeRound) -> bool:
 
 def topics_row(exact: Iterable[str], many: Collection[str]) -> dict[str, str]:
     """The row for these topics: `exact` ones without error, `many` of them almost without."""
-    return {"exact": " ".join(sorted(_marks(exact))), "many": b64encode(_bloom_filter(many)).decode()}
+    size = min(MAX_BITS, BITS_PER_TOPIC * max(1, len(many)))
+    bits = bytearray(size // 8)
+    for topic in many:
+        for n in _bit_positions(topic, size):
+            bits[n // 8] |= 1 << n % 8
+    return {"exact": " ".join(sorted(_marks(exact))), "many": b64encode(bits).decode()}
 
 
 def known_topics(exact: Iterable[str], many: Iterable[str], row: Mapping[str, str]) -> frozenset[str]:
@@ -211,15 +216,6 @@ def known_topics(exact: Iterable[str], many: Iterable[str], row: Mapping[str, st
     return frozenset(known)
 
 
-def _bloom_filter(topics: Collection[str]) -> bytes:
-    size = min(MAX_BITS, BITS_PER_TOPIC * max(1, len(topics)))
-    bits = bytearray(size // 8)
-    for topic in topics:
-        for n in _bit_positions(topic, size):
-            bits[n // 8] |= 1 << n % 8
-    return bytes(bits)
-
-
 def _bit_positions(topic: str, size: int) -> Iterator[int]:
     digest = sha256(topic.encode("utf-8", "replace")).digest()
     return (int.from_bytes(digest[4 * i : 4 * i + 4], "big") % size for i in range(HASHES_PER_TOPIC))
@@ -232,7 +228,6 @@ def _marks(texts: Iterable[str]) -> frozenset[str]:
 
 
 def _topic_mark(topic: str) -> str:
-    """A topic in sixteen characters."""
     return sha256(topic.encode("utf-8", "replace")).hexdigest()[:16]
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from difflib import get_close_matches
 
-from reaper.case import Evidence, Finding, FinishedRun, Owner, Price, Report
+from reaper.case import Evidence, Finding, FinishedRun, Price, Report
 from reaper.duration import format_duration
 from reaper.ledger.rows import HistoryEntry
 from reaper.model import Ceiling, Confidence, Memory, NextAction, Role, State, StepName
@@ -123,7 +123,10 @@ def explain_row(
     if live is None:
         yield explain_line("outcome", ": ".join(part for part in (row.outcome, row.outcome_because, row.error) if part))
     yield from _date_lines(*live) if live else ()
-    yield from _owner_lines(row.owner)
+    yield explain_line("owner", f"{clean_line(row.owner.address or 'none')} ({clean_line(row.owner.source, 300)})")
+    if claimed := row.owner.claimed:
+        named = f"{clean_line(claimed.address)} according to {clean_line(claimed.source)}"
+        yield explain_line("", f"{named}, not in owners.domains: may not be mailed")
 
 
 def _next_text(following: NextAction, currency: Currency) -> str:
@@ -166,7 +169,7 @@ def _forbidden_because(finding: Finding, action: StepName, known: ExplainContext
 
 
 def _checked_lines(finding: Finding, known: ExplainContext) -> Iterator[str]:
-    """Each rule of the policy, up to the first that matches."""
+    """The policy's rules up to the first that matches."""
     for name, fits, lacking in rules.explain_matches(known.policy, finding.case.resource, finding.case.usd_per_hour):
         names = ", ".join(lacking)
         why = {True: "matches", None: f"may match: {names} unknown", False: f"doesn't match: {names}"}[fits]
@@ -201,14 +204,6 @@ def _tag_lines(tags: Mapping[str, str] | None) -> Iterator[str]:
     yield from (explain_line("", f"{key}={tags[key]}") for key in order)
 
 
-def _owner_lines(owner: Owner) -> Iterator[str]:
-    """The address for notices, and an owner that a tag claims but that may not be mailed."""
-    yield explain_line("owner", f"{clean_line(owner.address or 'none')} ({clean_line(owner.source, 300)})")
-    if owner.claimed:
-        claimed = f"{clean_line(owner.claimed.address)} according to {clean_line(owner.claimed.source)}"
-        yield explain_line("", f"{claimed}, not in owners.domains: may not be mailed")
-
-
 def _signal_line(evidence: Evidence) -> str:
     parts = ", ".join(_signal_parts(evidence)) + ("" if evidence.complete else ", INCOMPLETE")
     return explain_line(evidence.role, f"{f'{evidence.signal} {evidence.subject}'.strip()}: {parts}")
@@ -229,7 +224,6 @@ def _signal_parts(evidence: Evidence) -> Iterator[str]:
 
 
 def _saved_memory_lines(row: SavedFinding) -> Iterator[str]:
-    """The dates that a report has of the ledger."""
     if row.memory is None:
         yield explain_line("memory", "no ledger record in the report")
     for name, when in (row.memory or {}).items():

@@ -87,16 +87,23 @@ class Delivery:
 
 def open_channels(specs: Sequence[Any], context: ChannelContext) -> list[OpenChannel]:
     """The channels of a policy, in its order; nothing is connected or read yet. One that can't be opened refuses each message with the reason."""
-    return [
-        OpenChannel(
+    channels = []
+    for spec in specs:
+        module, extra = MODULE_BY_TYPE[spec.type]
+        try:
+            sender: Sender | CloudError = import_module(module).Channel(spec, context)
+        except ImportError as error:
+            why = f"it needs an extra: {install_command(extra)} ({error})"
+            sender = CloudError(Reason.REFUSED, f"channel {spec.type}", why)
+        channel = OpenChannel(
             name=spec.name or spec.type,
             readers=frozenset(spec.readers),
-            sender=_open_sender(spec, context),
+            sender=sender,
             is_mail=spec.is_mail,
             to=tuple(getattr(spec, "to", ())),
         )
-        for spec in specs
-    ]
+        channels.append(channel)
+    return channels
 
 
 def deliver(message: Message, channels: Sequence[OpenChannel], misses: Misses) -> list[Delivery]:
@@ -159,16 +166,6 @@ def _tried(message: Message, channel: OpenChannel, misses: Misses) -> Delivery:
     unreachable = delivery.error is not None and delivery.error.reason is Reason.UNREACHABLE
     misses[channel] = [*errors, delivery.error] if delivery.error and unreachable else []
     return delivery
-
-
-def _open_sender(spec: Any, context: ChannelContext) -> Sender | CloudError:
-    module, extra = MODULE_BY_TYPE[spec.type]
-    try:
-        sender: Sender = import_module(module).Channel(spec, context)
-    except ImportError as error:
-        why = f"it needs an extra: {install_command(extra)} ({error})"
-        return CloudError(Reason.REFUSED, f"channel {spec.type}", why)
-    return sender
 
 
 def with_deployment_channels(declared: Sequence[Any], environ: Mapping[str, str]) -> list[Any]:
