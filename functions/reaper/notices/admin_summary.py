@@ -126,7 +126,7 @@ def compose_summary(
     jumps, since = on_hold.jumps, on_hold.over_budget
     told = known_topics or ()
     over = [
-        b for b in report.run.budgets if b.is_over and _budget_topic(mark := budget_mark(b.name), since.get(mark, "")) not in told
+        b for b in report.run.budgets if b.is_over and _budget_topic(mark := mark_of(b.name), since.get(mark, "")) not in told
     ]
     actions, resources, mode = report.actions, len(report.findings), report.run.mode
     context, zone = replace(context, audience=Audience.ADMINS), context.owners.tz
@@ -156,7 +156,7 @@ def compose_summary(
     details = _idle_sentences(report, actions, context)
     jumped = [_jump_line(jump, context) for jump in jumps[:MAX_ROWS]]
     problems = (*failed, *jumped, *over_budget, *accepted)
-    subject = _subject(report, actions, context, news=len(new), jumps=len(jumps))
+    subject = _subject(report, actions, context, newly_idle=len(new), jumps=len(jumps))
     text, html = render_mail(
         "admin",
         subject=subject,
@@ -276,20 +276,19 @@ def _escalated(report: Report) -> Mapping[str, Finding]:
     return {f"escalated:{at}:{f.case.resource.id}": f for f, at in remembered if at}
 
 
-def budget_mark(name: str) -> str:
-    """A budget's name as a key of the ledger."""
-    return sha256(name.encode()).hexdigest()[:16]
+def mark_of(text: str) -> str:
+    """A text, such as a budget's name, as a key of the ledger: in sixteen characters."""
+    return sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
 
 
 def _budget_topic(mark: str, since: str) -> str:
     return f"budget:{since}:{mark}"
 
 
-def _subject(report: Report, actions: Actions, context: NoticeContext, *, news: int, jumps: int, brief: bool = False) -> str:
-    """The long form, or the brief one if that doesn't fit, or if a channel with short subjects would cut off what went wrong.
-
-    `news`: how many resources are newly idle; `jumps`: in how many places the idle share jumped.
-    """
+def _subject(
+    report: Report, actions: Actions, context: NoticeContext, *, newly_idle: int, jumps: int, brief: bool = False
+) -> str:
+    """The long form, or the brief one if that doesn't fit, or if a channel with short subjects would cut off what went wrong."""
     mode = report.run.mode
     due = len(actions.planned) if mode.announces and not mode.acts else 0
     saved = _saved_text(actions, context, brief=brief)
@@ -301,12 +300,12 @@ def _subject(report: Report, actions: Actions, context: NoticeContext, *, news: 
     done = [f"{_count_text(actions.done, brief)} taken"] if actions.done and not saved else []
     lost = [f"{_count_text(actions.failed, brief)} failed or unknown"] if actions.failed else []
     rest = [f"{due} due" + ("" if brief else ", waiting for `reaper apply`")] if due else []
-    rest += [f"{news} new"] if news else []
+    rest += [f"{newly_idle} new"] if newly_idle else []
     coverage = [f"coverage {summary.complete_count(report)}"] if report.gaps else []
     parts = [*first, *lost, *coverage, *done, *rest] if brief else [*first, *done, *lost, *rest, *coverage]
     text = "[ML Idle Reaper] " + "; ".join(parts)
     if not brief and len(text) > (MAX_SHORT_SUBJECT if report.gaps or actions.failed else MAX_SUBJECT):
-        return _subject(report, actions, context, news=news, jumps=jumps, brief=True)
+        return _subject(report, actions, context, newly_idle=newly_idle, jumps=jumps, brief=True)
     return tidy_line(text, MAX_SUBJECT, joiners=False)
 
 

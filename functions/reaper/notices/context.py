@@ -134,10 +134,7 @@ def open_context(
     clock: Callable[[], datetime],
     deadline: datetime | None = None,
 ) -> ConcludeContext:
-    """The context that the policy's channels and the environment describe.
-
-    Raises SettingsError if there is no channel for owners, or if the policy names a secret that was not granted to it.
-    """
+    """The context that policy and environment describe. Raises SettingsError without a channel for owners, or for a secret that isn't granted."""
     specs = with_deployment_channels(policy.channels, environ)
     if not specs:
         raise SettingsError(

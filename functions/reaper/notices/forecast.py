@@ -186,9 +186,7 @@ class ActionForecast:
         return f"today from {format_clock(self.first, self.tz)}"
 
 
-def announcements(
-    findings: Sequence[Finding], context: NoticeContext
-) -> tuple[ActionForecast | None, ActionForecast | None, ActionForecast | None]:
+def announcements(findings: Sequence[Finding], context: NoticeContext) -> tuple[ActionForecast | None, ...]:
     """What the top of a message announces, None for what doesn't happen: actions on what is idle, the first dates from which office hours are
     kept, and stops of today even while used. A date in the past becomes now.
     """

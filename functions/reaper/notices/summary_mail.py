@@ -26,7 +26,7 @@ from reaper.ledger.rows import NamedRow, adapter, sortable_time
 from reaper.ledger.update import update_row
 from reaper.model import Result
 from reaper.notices import admin_summary
-from reaper.notices.admin_summary import OnHold
+from reaper.notices.admin_summary import OnHold, mark_of
 from reaper.notices.channels import delivery
 from reaper.notices.channels.delivery import ChannelContext
 from reaper.notices.context import NoticeRound, Part, attempt
@@ -127,9 +127,9 @@ def _over_budget(report: Report, mails: NoticeRound) -> tuple[Mapping[str, str],
     That a budget is kept again counts only in a complete run of the places of the one that saw it exceeded: any other may just see less. Until
     it is low, or TOLD_AGAIN_AFTER is over, it is the same budget that is exceeded again.
     """
-    budgets = {admin_summary.budget_mark(budget.name): budget for budget in report.run.budgets}
+    budgets = {mark_of(budget.name): budget for budget in report.run.budgets}
     names = sorted({f"{row.cloud} {row.account} {row.region} {row.kind}" for row in report.coverage if not row.is_own})
-    places = _topic_mark("\n".join(names))
+    places = mark_of("\n".join(names))
     now, long_ago = sortable_time(mails.now), sortable_time(mails.now - TOLD_AGAIN_AFTER)
     since: dict[str, str] = {}
 
@@ -183,7 +183,7 @@ def _read_places(report: Report) -> frozenset[str]:
         for row in report.coverage
         if not row.is_own and row.status in READ_STATUSES
     }
-    return EVERYWHERE if len(read) > MAX_MARKS else frozenset(_topic_mark(" ".join(map(str, place)))[:8] for place in read)
+    return EVERYWHERE if len(read) > MAX_MARKS else frozenset(mark_of(" ".join(map(str, place)))[:8] for place in read)
 
 
 def _is_older(report: Report, last: SentSummary, mails: NoticeRound) -> bool:
@@ -211,7 +211,7 @@ def known_topics(exact: Iterable[str], many: Iterable[str], row: Mapping[str, st
     except ValueError:
         bits = b""
     exact = set(exact)
-    known = exact if _marks(exact) <= marks else {topic for topic in exact if _topic_mark(topic) in marks}
+    known = exact if _marks(exact) <= marks else {topic for topic in exact if mark_of(topic) in marks}
     known |= {topic for topic in many if bits and all(bits[n // 8] >> n % 8 & 1 for n in _bit_positions(topic, 8 * len(bits)))}
     return frozenset(known)
 
@@ -223,12 +223,8 @@ def _bit_positions(topic: str, size: int) -> Iterator[int]:
 
 def _marks(texts: Iterable[str]) -> frozenset[str]:
     """A mark of each text; of more than MAX_MARKS, one of them all, which only the same ones have."""
-    marks = frozenset(map(_topic_mark, texts))
-    return marks if len(marks) <= MAX_MARKS else frozenset({_topic_mark(" ".join(sorted(marks)))})
-
-
-def _topic_mark(topic: str) -> str:
-    return sha256(topic.encode("utf-8", "replace")).hexdigest()[:16]
+    marks = frozenset(map(mark_of, texts))
+    return marks if len(marks) <= MAX_MARKS else frozenset({mark_of(" ".join(sorted(marks)))})
 
 
 def _no_secret(reference: str) -> str:

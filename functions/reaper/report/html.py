@@ -256,11 +256,9 @@ def chart_bars(report: Report, label: Callable[[Finding], str]) -> list[ChartBar
     """One bar for each label of idle resources, most expensive first."""
     groups = summary.groups_by_cost(report.idle, label, MAX_BARS)
     longest = max((group.money.usd_per_hour for group in groups), default=0) or 1
-    shares = [
-        [
-            round(100 * money_of(f for f in group.findings if f.case.verdict.confidence is sure).usd_per_hour / longest, 2)
-            for sure in (Confidence.PROVEN, Confidence.LIKELY)
-        ]
-        for group in groups
-    ]
-    return [ChartBar(group=group, proven=proven, likely=likely) for group, (proven, likely) in zip(groups, shares, strict=True)]
+    bars = []
+    for group in groups:
+        by_evidence = [[f for f in group.findings if f.case.verdict.confidence is sure] for sure in Confidence]
+        proven, likely = (round(100 * money_of(same).usd_per_hour / longest, 2) for same in by_evidence)
+        bars.append(ChartBar(group=group, proven=proven, likely=likely))
+    return bars

@@ -71,9 +71,7 @@ def _frame_json(report: Report) -> dict[str, Any]:
                 "gb_seconds": run.gb_seconds,
             },
         },
-        "coverage": [
-            {**asdict(row), "status": row.status.value, "calls": dict(sorted(row.calls.items()))} for row in report.coverage
-        ],
+        "coverage": [{**asdict(row), "calls": dict(sorted(row.calls.items()))} for row in report.coverage],
         "savings": {"month_to_date": _saved_json(report.savings.month), "last_30_days": _saved_json(report.savings.recent)}
         if report.savings
         else None,

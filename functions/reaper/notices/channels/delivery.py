@@ -59,9 +59,7 @@ class ChannelContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenChannel:
-    """One opened channel: its name in reports, its readers, and the sender, or why it couldn't be opened. `is_mail`: it goes to addresses, not
-    to a room; `to`: the admins'.
-    """
+    """A channel: its name in reports, its readers, and the sender, or why there is none. `is_mail`: it goes to addresses; `to`: the admins'."""
 
     name: str
     readers: frozenset[Audience]
