@@ -50,7 +50,7 @@ MAX_HOLD_KEYS = 10_000
 class OnHold:
     """What stands on hold besides the report's findings: the `jumps` of idle shares, whether anything is due there or not.
 
-    `since`: since when the holds over a resource stand, by its ID. `over_budget`: since when each budget has been exceeded, by its mark.
+    `since`: when the holds over a resource began, by its ID. `over_budget`: since when a budget has been exceeded, by its mark.
     """
 
     since: Mapping[str, Collection[datetime]] = field(default_factory=dict)
@@ -357,7 +357,7 @@ class GroupCost:
 
 
 def _cost_breakdown(report: Report, context: NoticeContext) -> Mapping[str, list[GroupCost]]:
-    """What each owner and kind has idle, most expensive first, by heading; and first, with `report.tags`, what each team costs, idle or not."""
+    """By heading, what each owner and kind has idle, most expensive first; with `report.tags` before that what each team costs."""
     idle, keys = report.idle, report.run.report_tags
     teams = {f"Cost by {tidy_line(key, 60)}, idle or not": summary.team_costs(report, MAX_GROUPS) for key in keys[:1]}
     groups = {

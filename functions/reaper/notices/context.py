@@ -134,7 +134,7 @@ def open_context(
     clock: Callable[[], datetime],
     deadline: datetime | None = None,
 ) -> ConcludeContext:
-    """The context that policy and environment describe. Raises SettingsError without a channel for owners, or for a secret that isn't granted."""
+    """The context by policy and environment. Raises SettingsError without a channel for owners, or for a secret that isn't granted."""
     specs = with_deployment_channels(policy.channels, environ)
     if not specs:
         raise SettingsError(
@@ -191,7 +191,7 @@ def notice_context(findings: Sequence[Finding], mails: NoticeRound) -> tuple[Not
 def _hours_history(
     findings: Iterable[Finding], context: NoticeContext, ledger: Ledger
 ) -> tuple[dict[str, str], list[ReaperError]]:
-    """`it was stopped 5 times and started 4 times`, for each resource whose weekly summary is due: since its owner was last notified."""
+    """`it was stopped 5 times and started 4 times` since the last notice, by resource whose weekly summary is due."""
     history: dict[str, str] = {}
     errors: list[ReaperError] = []
     for finding in findings:

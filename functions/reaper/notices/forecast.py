@@ -187,8 +187,9 @@ class ActionForecast:
 
 
 def announcements(findings: Sequence[Finding], context: NoticeContext) -> tuple[ActionForecast | None, ...]:
-    """What the top of a message announces, None for what doesn't happen: actions on what is idle, the first dates from which office hours are
-    kept, and stops of today even while used. A date in the past becomes now.
+    """What is announced at the top: actions on what is idle, office hours that begin to apply, stops of today even while used.
+
+    None for what doesn't happen. A date in the past becomes now.
     """
     coming, enrolled, today = list[Dated](), list[Dated](), list[Dated]()
     for finding in findings:

@@ -62,7 +62,7 @@ class Sparkline:
 class Item:
     """One resource for the templates; every text is one printable line of bounded length.
 
-    `tz`: the zone of its times. `at_least`: it may have been idle for longer. `can_keep`: a tag keeps it from what comes next. `stop`: the command that stops it now. `console`: the address of its page. `undo_needs_admin`: only admins
+    `tz`: the zone of its times. `can_keep`: a tag keeps it from what comes next. `stop`: the command that stops it now. `console`: the address of its page. `undo_needs_admin`: only admins
     can run `undo`.
     """
 

@@ -191,7 +191,7 @@ def record_notice(finding: Finding, receipt: str, deliveries: Sequence[Delivery]
 
 
 def record_verdict(finding: Finding, refusals: Mapping[str, str], mails: NoticeRound) -> Part:
-    """Remember the idle period of what no accepted notice was about. `refusals`: why channels refused a notice, by resource id."""
+    """Remember the idle period of what no accepted notice was about. `refusals`: why channels refused one, by resource id."""
     if finding.is_action and finding.outcome.begun:  # it has written its own result
         return Part(findings={finding.case.resource.id: finding})
     if finding.step.name in NOTICES and finding.outcome.result is Result.PLANNED:

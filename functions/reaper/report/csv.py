@@ -39,7 +39,7 @@ its costs and unit prices are those of a bill."""
 
 
 def render(report: Report) -> str:
-    """A header and one row per finding. Unknown numbers and tags are empty cells. Tags: a column for each key of `report.tags`, or one for all.
+    """A header and one row per finding. What is unknown is an empty cell. Tags: a column for each key of `report.tags`, or one for all.
 
     If people read another currency than the dollar, its two columns come last.
     """

@@ -132,7 +132,7 @@ def utc_text(when: datetime | None) -> str | None:
 
 
 def _plain(value: Any) -> Any:
-    """The value with times as text, and null for every number that is not finite, such as the level of a signal that counts at any value."""
+    """The value with times as text, and null for numbers that aren't finite, such as the level of a signal that counts at any value."""
     if isinstance(value, datetime):
         return utc_text(value)
     if isinstance(value, float):

@@ -210,7 +210,7 @@ def _action_row(finding: Finding, places: Mapping[tuple[Target, str], str], curr
 
 
 def _silent_signals(finding: Finding) -> str:
-    """The silent signals in a word or two. Of indirect evidence, what SHORT_EVIDENCE calls it, or its sentence up to the first comma."""
+    """The silent signals in a word or two. Indirect evidence by SHORT_EVIDENCE, or its sentence up to the first comma."""
     because = finding.case.verdict.because
     signals = list(dict.fromkeys(e.signal for e in finding.evidence if e.role is Role.ACTIVITY))
     if finding.case.verdict.confidence is Confidence.LIKELY or not signals:

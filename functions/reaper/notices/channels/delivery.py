@@ -59,7 +59,7 @@ class ChannelContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenChannel:
-    """A channel: its name in reports, its readers, and the sender, or why there is none. `is_mail`: it goes to addresses; `to`: the admins'."""
+    """Its name in reports, its readers, and the sender, or why there is none. `is_mail`: it goes to addresses. `to`: the admins'."""
 
     name: str
     readers: frozenset[Audience]
