@@ -17,10 +17,8 @@ from reaper.ledger.lease import RunLeases
 from reaper.ledger.ledger import Ledger
 from reaper.ledger.rows import Recalled
 from reaper.model import Run, StepName
-from reaper.notices import forecast
-from reaper.notices.channels import delivery
-from reaper.notices.channels.delivery import ChannelContext, Delivery, OpenChannel, with_deployment_channels
-from reaper.notices.forecast import NoticeContext
+from reaper.notices.channels.delivery import ChannelContext, Delivery, OpenChannel, open_channels, with_deployment_channels
+from reaper.notices.forecast import NoticeContext, is_about_hours
 from reaper.notices.message import Audience
 from reaper.pending.holds import Breaker
 from reaper.policy import secret_grants
@@ -160,7 +158,7 @@ def open_context(
     return ConcludeContext(
         policy=policy,
         ledger=opening.open_ledger(address, environ),
-        channels=delivery.open_channels(specs, channels),
+        channels=open_channels(specs, channels),
         links=signer,
         clock=clock,
         failures=failures,
@@ -196,7 +194,7 @@ def _hours_history(
     errors: list[ReaperError] = []
     for finding in findings:
         resource_id, last = finding.case.resource.id, idle_period.last_notice_at(context.memory(finding))
-        if last is None or finding.step.name is not StepName.REMIND or not forecast.is_about_hours(finding, context):
+        if last is None or finding.step.name is not StepName.REMIND or not is_about_hours(finding, context):
             continue
         try:
             words = [entry.what for entry in ledger.history(resource_id, last, MAX_ENTRIES) if entry.when > last]

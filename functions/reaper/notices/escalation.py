@@ -17,8 +17,7 @@ from reaper.errors import ReaperError
 from reaper.ledger.rows import HistoryEntry
 from reaper.ledger.update import update_memory
 from reaper.model import Memory, Resource, StepName
-from reaper.notices.channels import delivery
-from reaper.notices.channels.delivery import Misses
+from reaper.notices.channels.delivery import Misses, deliver, first_receipt
 from reaper.notices.chat_card import card_item
 from reaper.notices.context import NoticeRound, Part, attempt
 from reaper.notices.forecast import NoticeContext
@@ -59,8 +58,8 @@ def send_escalations(escalate: Escalate, notices: NoticeContext, mails: NoticeRo
             if owed:
                 mails.context.before_message()
                 message = escalation_message(addressee, owed, escalate, notices)
-                sent = delivery.deliver(message, mails.context.channels, misses)
-                receipt = delivery.first_receipt(sent)
+                sent = deliver(message, mails.context.channels, misses)
+                receipt = first_receipt(sent)
                 mails = mails.after(Part(deliveries=sent), *(_record(f, addressee, receipt, mails) for f in owed if receipt))
     return mails
 

@@ -19,8 +19,7 @@ from reaper.ledger.ledger import Ledger
 from reaper.ledger.rows import HistoryEntry, Recalled, Unfinished
 from reaper.ledger.update import update_memory
 from reaper.model import NOTICES, Memory, Resource, Result, StepName
-from reaper.notices.channels import delivery
-from reaper.notices.channels.delivery import Delivery, Misses
+from reaper.notices.channels.delivery import Delivery, Misses, deliver, errors_by_id, receipts_by_id
 from reaper.notices.context import NoticeRound, Part, attempt
 from reaper.notices.forecast import NoticeContext
 from reaper.notices.item import kind_title, shown_name, shown_place
@@ -94,9 +93,9 @@ def send_owner_notices(
                     raise CloudError(Reason.UNREACHABLE, "conclude", TOO_LATE)
                 return parts
             ready, failed = _with_visit(message, [findings[id_] for id_ in message.resource_ids], notices, mails)
-            sent = delivery.deliver(ready, mails.context.channels, misses)
+            sent = deliver(ready, mails.context.channels, misses)
             parts += [failed, Part(deliveries=sent)]
-            parts += [accept(resource_id, receipt, sent) for resource_id, receipt in delivery.receipts_by_id(sent).items()]
+            parts += [accept(resource_id, receipt, sent) for resource_id, receipt in receipts_by_id(sent).items()]
     return parts
 
 
@@ -124,8 +123,8 @@ def send_take_backs(mails: NoticeRound) -> list[Part]:
             parts.append(failed)
             if owed:
                 mails.context.before_message()
-                sent = delivery.deliver(_take_back_message(address, owed), mails.context.channels, misses)
-                receipts = delivery.receipts_by_id(sent)
+                sent = deliver(_take_back_message(address, owed), mails.context.channels, misses)
+                receipts = receipts_by_id(sent)
                 accepted = [(each, receipts[each.resource.id]) for each in owed if each.resource.id in receipts]
                 errors = [error for each, receipt in accepted for error in _record_correction(each, receipt, mails)]
                 parts.append(Part(deliveries=sent, errors=errors))
@@ -181,7 +180,7 @@ def told_hints(
 def record_notice(finding: Finding, receipt: str, deliveries: Sequence[Delivery], mails: NoticeRound) -> Part:
     """Remember that its owner got a notice or a summary: it counts from this moment on."""
     resource_id = finding.case.resource.id
-    error = delivery.errors_by_id(deliveries).get(resource_id)
+    error = errors_by_id(deliveries).get(resource_id)
     remembered = _remember(replace(finding, outcome=Outcome(result=Result.DONE, error=error)), receipt, mails)
     if remembered.errors:
         return remembered

@@ -27,8 +27,7 @@ from reaper.ledger.update import update_row
 from reaper.model import Result
 from reaper.notices import admin_summary
 from reaper.notices.admin_summary import OnHold, mark_of
-from reaper.notices.channels import delivery
-from reaper.notices.channels.delivery import ChannelContext
+from reaper.notices.channels.delivery import ChannelContext, deliver, first_receipt, open_channels
 from reaper.notices.context import NoticeRound, Part, attempt
 from reaper.notices.forecast import NoticeContext
 from reaper.notices.sending import channel_failures
@@ -86,8 +85,8 @@ def send_admin_summary(report: Report, notices: NoticeContext, mails: NoticeRoun
     if message is None:
         return _with_rows(report, (), mails)
     mails.context.before_message()
-    deliveries = delivery.deliver(message, mails.context.channels, {})
-    if delivery.first_receipt(deliveries):
+    deliveries = deliver(message, mails.context.channels, {})
+    if first_receipt(deliveries):
         mine = SentSummary(
             run=report.run.id,
             started=sortable_time(report.run.started_at),
@@ -112,10 +111,10 @@ def send_audit_summary(report: Report, owners: Owners, spec: Acs | Sns, stored: 
         currency=report.run.currency,
         report_address=stored or "",
     )
-    channels = delivery.open_channels([spec], ChannelContext(read_secret=_no_secret, clock=clock))
-    sent = delivery.deliver(admin_summary.compose_summary(report, context), channels, {})
+    channels = open_channels([spec], ChannelContext(read_secret=_no_secret, clock=clock))
+    sent = deliver(admin_summary.compose_summary(report, context), channels, {})
     error = sent[0].error
-    if error and not delivery.first_receipt(sent):
+    if error and not first_receipt(sent):
         text = str(error).removeprefix(f"{error.operation}: ")
         raise error.reworded(f"the summary was not accepted: {text}") from error
     return "; ".join(each.receipt or str(each.error) for each in sent)
