@@ -41,7 +41,6 @@ from reaper.notices.sending import (
     send_take_backs,
     told_hints,
     unsent_notices_rows,
-    with_failed_notice,
 )
 from reaper.notices.summary_mail import send_admin_summary
 from reaper.pending import intents, unfinished
@@ -254,7 +253,7 @@ def _record_verdicts(mails: NoticeRound) -> Iterator[Part]:
     receipts, refusals = delivery.receipts_by_id(mails.deliveries), delivery.errors_by_id(mails.deliveries)
     for resource_id, finding in mails.findings.items():
         if not (resource_id in receipts and finding.step.name in NOTICES):
-            yield record_verdict(with_failed_notice(finding, refusals, mails), mails)
+            yield record_verdict(finding, refusals, mails)
 
 
 def _send_untold(

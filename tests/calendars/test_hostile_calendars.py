@@ -13,7 +13,7 @@ READ = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_AS, ({limit} * 2**20, {limit} * 2**20))
 from datetime import UTC, datetime
-from reaper.calendars.entries import entries_near
+from reaper.calendars.resolve import entries_near
 from reaper.calendars.ics import parse_ics, read_stretches
 from reaper.errors import ODD_REPLY_ERRORS
 now = datetime(2026, 11, 25, tzinfo=UTC)

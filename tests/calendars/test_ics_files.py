@@ -6,8 +6,8 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from reaper.calendars.entries import entries_near, whole_days
 from reaper.calendars.ics import parse_ics, read_stretches
+from reaper.calendars.resolve import entries_near, whole_days
 
 NOW = datetime(2026, 11, 25, 12, tzinfo=UTC)
 BERLIN = "Europe/Berlin"

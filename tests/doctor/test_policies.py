@@ -35,9 +35,7 @@ DAY, HOUR = timedelta(days=1), timedelta(hours=1)
 
 def test_the_metrics_of_the_last_sweep_are_priced_by_the_schedule():
     stored = saved()
-    stored = stored.model_copy(
-        update={"run": stored.run.model_copy(update={"cost": stored.run.cost.model_copy(update={"metrics_requested": 12_500})})}
-    )
+    stored = stored.model_copy(update={"run": stored.run.model_copy(update={"metrics_requested": 12_500})})
     check = only(policies.examine_cost(context(every=HOUR), Opened(stored=stored)))
     assert check.status is CheckStatus.OK
     assert "12,500 metrics; about 720 sweeps a month like it cost $90.00" in check.because

@@ -7,8 +7,7 @@ from itertools import chain
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from reaper.calendars.calendar import Calendar
-from reaper.calendars.terms import Freeze
+from reaper.calendars.terms import Calendar, Freeze
 
 DAY = timedelta(days=1)
 

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from fakes.builders import DAY, NOW, resource
 from fakes.read_calendars import calendar, days_of, frozen, unreadable
 from reaper import registry
-from reaper.calendars.calendar import Calendar
-from reaper.calendars.terms import BusinessDays, Hours
+from reaper.calendars.terms import BusinessDays, Calendar, Hours
 from reaper.errors import PolicyError
 from reaper.model import Rule
 from reaper.planning.dates import hours_digest

@@ -42,10 +42,8 @@ def unknown_place(country: str, subdiv: str | None) -> str | None:
         return None
     if by_name := getattr(library, country).subdivisions_aliases.get(subdiv):
         return f"unknown subdiv {short_repr(subdiv)} of {country}; did you mean {by_name}?"
-    near = did_you_mean(subdiv, known) or (
-        f"; known are {', '.join(known)}" if known else "; this country has none, so remove it"
-    )
-    return f"unknown subdiv {short_repr(subdiv)} of {country}{near}"
+    others = f"; known are {', '.join(known)}" if known else "; this country has none, so remove it"
+    return f"unknown subdiv {short_repr(subdiv)} of {country}{did_you_mean(subdiv, known) or others}"
 
 
 def holidays_near(country: str, subdiv: str | None, now: datetime) -> list[tuple[date, date]]:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from importlib import import_module
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 from reaper.calendars import ics
-from reaper.calendars.calendar import Calendar, Stretch
-from reaper.calendars.entries import entries_near, joined, outside, stretches_of, whole_days
+from reaper.calendars.adding import merged
 from reaper.calendars.holidays import holidays_near
+from reaper.calendars.terms import Calendar, Freeze, Stretch
 from reaper.case import Coverage
 from reaper.coverage import own_row
 from reaper.errors import ODD_REPLY_ERRORS, CloudError, ReaperError, named_permission
@@ -19,7 +20,7 @@ from reaper.extras import install_command
 from reaper.policy.calendar_settings import CalendarSpec
 from reaper.policy.file import folder_of, read_location
 from reaper.policy.schema import Policy
-from reaper.text import clean_line
+from reaper.text import clean_line, first_few
 
 FREEZE, USES = ("freeze",), ("freeze", "except", "business_days")
 """The keys of rules, defaults and hours that name a calendar."""
@@ -27,6 +28,8 @@ MAX_BECAUSE = 400
 FRESH_FOR = timedelta(seconds=60)
 """How long freezes that were read right before an action are relied on by the next one."""
 NOT_READ = "this run hasn't read it"
+DAY = timedelta(days=1)
+MAX_STRETCHES = 5_000
 
 
 def resolve_calendars(
@@ -126,7 +129,8 @@ def _read_stretches(calendar: Calendar, spec: CalendarSpec, folder: Path, now: d
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from error
     days = spec.dates if spec.dates is not None else holidays_near(spec.country or "", spec.subdiv, now)
-    return entries_near(stretches_of(days, calendar.tz), now)
+    zone = ZoneInfo(calendar.tz)
+    return entries_near([(ics.instant(first, zone), ics.instant(last + DAY, zone)) for first, last in days], now)
 
 
 def _read_change_calendar(calendar: Calendar, name: str, now: datetime) -> list[Stretch]:
@@ -146,3 +150,53 @@ def _read_change_calendar(calendar: Calendar, name: str, now: datetime) -> list[
         said = ("closed", "open") if is_closed else ("open", "closed")
         raise ValueError(f"AWS says that {name} is {said[0]} now, and its events say {said[1]}; compare them in Systems Manager")
     return closed
+
+
+def joined(stretches: Iterable[Stretch]) -> list[Stretch]:
+    """The stretches in order; what overlaps or touches is one."""
+    return [(each.start, each.end) for each in merged(Freeze(calendar="", start=start, end=end) for start, end in stretches)]
+
+
+def entries_near(stretches: Iterable[Stretch], now: datetime) -> list[Stretch]:
+    """Those near now, joined. Raises ValueError if there are none or too many, or if the last one is over."""
+    near = joined((start, end) for start, end in stretches if end > now - ics.LOOK_BACK and start < now + ics.LOOK_AHEAD)
+    if not near:
+        raise ValueError("it has no entry from 400 days ago to two years ahead; add some")
+    if len(near) > MAX_STRETCHES:
+        raise ValueError(f"it has more than {MAX_STRETCHES:,} entries near now; export fewer")
+    if near[-1][1] <= now:
+        raise ValueError(f"its last entry ended on {near[-1][1] - DAY / 86_400:%Y-%m-%d}; add the coming ones")
+    return near
+
+
+def outside(stretches: Sequence[Stretch], now: datetime) -> list[Stretch]:
+    """All time near now that isn't in the stretches."""
+    ends = [now - ics.LOOK_BACK, *(end for _, end in stretches)]
+    starts = [*(start for start, _ in stretches), now + ics.LOOK_AHEAD]
+    return [(end, start) for end, start in zip(ends, starts, strict=True) if end < start]
+
+
+def whole_days(stretches: Iterable[Stretch], tz: str) -> frozenset[date]:
+    """The local dates that the stretches cover from midnight to midnight."""
+    zone, days = ZoneInfo(tz), set()
+    for start, end in stretches:
+        day = start.astimezone(zone).date()
+        day += DAY * (ics.instant(day, zone) < start)
+        while ics.instant(day + DAY, zone) <= end:
+            days.add(day)
+            day += DAY
+    return frozenset(days)
+
+
+def next_entries(calendar: Calendar, now: datetime) -> str:
+    """`2026-12-24/2027-01-03, 2027-04-02 and 7 more (Europe/Berlin)`: those that aren't over, as a policy spells days."""
+    zone = ZoneInfo(calendar.tz)
+    coming = [_text(start.astimezone(zone), end.astimezone(zone)) for start, end in calendar.stretches if end > now]
+    return f"{first_few(coming)} ({calendar.tz})"
+
+
+def _text(start: datetime, end: datetime) -> str:
+    if (start.hour, start.minute, end.hour, end.minute) != (0, 0, 0, 0):
+        return f"{start:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M}"
+    last = end.date() - DAY
+    return f"{start:%Y-%m-%d}" if last == start.date() else f"{start:%Y-%m-%d}/{last}"

@@ -33,8 +33,7 @@ def check_policy(
     schedule_timezone: Annotated[str, typer.Option(help="IANA time zone of that schedule", metavar="ZONE")] = "UTC",
 ) -> None:
     """Validate a policy and warn about rules that never match and other mistakes. Reads its calendars."""
-    from reaper.calendars.entries import next_entries
-    from reaper.calendars.resolve import with_calendars
+    from reaper.calendars.resolve import next_entries, with_calendars
     from reaper.policy import accepted, lint, send_window
 
     source, now = load_policy(where), current_time()

@@ -72,7 +72,7 @@ def examine_calendars(context: DoctorContext, opened: Opened) -> Iterator[Check]
     """Each calendar of the policy: its next entries, or why it can't be relied on."""
     if not opened.policy or not opened.policy.policy.calendars:
         return
-    from reaper.calendars import entries, resolve
+    from reaper.calendars import resolve
 
     now, source = context.clock(), opened.policy
     policy = resolve.with_calendars(source.policy, source.where, now)
@@ -84,7 +84,7 @@ def examine_calendars(context: DoctorContext, opened: Opened) -> Iterator[Check]
             advice = advice_for(SettingsError(because), address, CALENDAR_ADVICE)
             yield to_fix(check, because, advice, named_permission(because))
         else:
-            yield ok(check, f"its next entries: {entries.next_entries(calendar, now)}")
+            yield ok(check, f"its next entries: {resolve.next_entries(calendar, now)}")
 
 
 def examine_rules(context: DoctorContext, opened: Opened) -> Iterator[Check]:
@@ -194,7 +194,7 @@ def examine_sending(context: DoctorContext, opened: Opened) -> Iterator[Check]:
 
 def examine_cost(context: DoctorContext, opened: Opened) -> Iterator[Check]:
     """What CloudWatch bills for metrics at this schedule, by the last stored report. Its price: https://aws.amazon.com/cloudwatch/pricing/"""
-    if opened.stored is None or not (requested := opened.stored.run.cost.metrics_requested):
+    if opened.stored is None or not (requested := opened.stored.run.metrics_requested):
         return
     sweeps = timedelta(days=30) / context.every
     usd = requested * sweeps * USD_PER_METRIC

@@ -16,9 +16,18 @@ from reaper.ledger.ledger import target_from_text
 from reaper.limits import RELEASE_ALL, account_text
 from reaper.model import Result, Status, StepName
 from reaper.notices.chat_card import admin_card
-from reaper.notices.cost_breakdown import cost_breakdown
 from reaper.notices.forecast import NoticeContext
-from reaper.notices.item import Item, has_cost, lasting_saving, notice_item, rate_text, wasted_text, with_settings
+from reaper.notices.item import (
+    Item,
+    cost_sentence,
+    has_cost,
+    kind_title,
+    lasting_saving,
+    notice_item,
+    rate_text,
+    wasted_text,
+    with_settings,
+)
 from reaper.notices.message import MAX_SHORT_SUBJECT, MAX_SUBJECT, Audience, Message, render_mail
 from reaper.notices.owner_notice import notice_address
 from reaper.pending.holds import ALL_ACCOUNTS, Breaker, kind_in_target
@@ -29,23 +38,22 @@ from reaper.report.coming import coming_actions, coming_sentence
 from reaper.report.coverage_map import coverage_gaps
 from reaper.text import count_noun, format_time, tidy_line, with_local_times
 
-MAX_ROWS, MAX_NEW_ROWS = 10, 6
+MAX_ROWS, MAX_NEW_ROWS, MAX_GROUPS = 10, 6, 6
+"""Resources and lines of a section, newly idle ones, and teams, owners and kinds with a line of their own."""
 MAX_ACCOUNTS = 20
 """The most accounts that the command for a release names; above that it releases all."""
 MAX_HOLD_KEYS = 10_000
 """The most keys for resources on hold; with more of them, one key stands for a whole place."""
-OnHoldSince = Mapping[str, Collection[datetime]]
-"""By resource id: since when the holds over it stand."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnHold:
-    """What stands on hold besides the report's findings: `since` when, and the `jumps` of idle shares, whether anything is due there or not.
+    """What stands on hold besides the report's findings: the `jumps` of idle shares, whether anything is due there or not.
 
-    `over_budget`: since when each budget has been exceeded, by its mark.
+    `since`: when the holds over a resource began, by its ID. `over_budget`: since when a budget has been exceeded, by its mark.
     """
 
-    since: OnHoldSince = field(default_factory=dict)
+    since: Mapping[str, Collection[datetime]] = field(default_factory=dict)
     jumps: Sequence[Breaker] = ()
     over_budget: Mapping[str, str] = field(default_factory=dict)
 
@@ -64,7 +72,7 @@ def urgent_topics(report: Report, on_hold: OnHold = NOTHING_ON_HOLD) -> frozense
     disowned = {_disowned_topic(f) for f in report.findings if f.owner.disowned_by}
     over = {_budget_topic(mark, since) for mark, since in on_hold.over_budget.items()}
     ending = {f"accept:{note}" for note, ends in report.run.acceptances.items() if ends}
-    return frozenset({*_hold_topics(report, on_hold.since), *gaps, *paused, *frozen, *jumped, *disowned, *over, *ending})
+    return frozenset({*_hold_topics(report, on_hold), *gaps, *paused, *frozen, *jumped, *disowned, *over, *ending})
 
 
 def topics(report: Report, on_hold: OnHold = NOTHING_ON_HOLD) -> frozenset[str]:
@@ -76,11 +84,11 @@ def topics(report: Report, on_hold: OnHold = NOTHING_ON_HOLD) -> frozenset[str]:
     )
 
 
-def _hold_topics(report: Report, on_hold_since: OnHoldSince) -> set[str]:
+def _hold_topics(report: Report, on_hold: OnHold) -> set[str]:
     """One key for each resource and hold over it; if there are very many, one for each place, which changes with any of them."""
     groups: dict[tuple[str, str], list[str]] = defaultdict(list)
     for resource in (f.case.resource for f in report.actions.on_hold):
-        for since in on_hold_since.get(resource.id) or ("",):
+        for since in on_hold.since.get(resource.id) or ("",):
             groups[str(since), "/".join(kind_in_target(resource.target, resource.kind))].append(resource.id)
     if sum(map(len, groups.values())) <= MAX_HOLD_KEYS:
         return {f"hold:{since}:{resource_id}" for (since, _), ids in groups.items() for resource_id in ids}
@@ -118,7 +126,7 @@ def compose_summary(
     jumps, since = on_hold.jumps, on_hold.over_budget
     told = known_topics or ()
     over = [
-        b for b in report.run.budgets if b.is_over and _budget_topic(mark := budget_mark(b.name), since.get(mark, "")) not in told
+        b for b in report.run.budgets if b.is_over and _budget_topic(mark := mark_of(b.name), since.get(mark, "")) not in told
     ]
     actions, resources, mode = report.actions, len(report.findings), report.run.mode
     context, zone = replace(context, audience=Audience.ADMINS), context.owners.tz
@@ -132,8 +140,8 @@ def compose_summary(
         "would": () if mode.writes else actions.planned,
         "due": actions.planned if mode.announces and not mode.acts else (),
         "done": sorted(actions.done, key=lambda f: -(f.case.usd_per_hour or 0)),
-        "not_done": [f for f in actions.lost if not _is_unsure(f)],
-        "unsure": [f for f in actions.lost if _is_unsure(f)],
+        "not_done": [f for f in actions.lost if not (f.outcome.begun and f.outcome.result is Result.FAILED)],
+        "unsure": [f for f in actions.lost if f.outcome.begun and f.outcome.result is Result.FAILED],
         "idle": report.idle,
         "disowned": disowned,
         "no_address": [f for f in report.idle if notice_address(f, context.owners) is None],
@@ -148,7 +156,7 @@ def compose_summary(
     details = _idle_sentences(report, actions, context)
     jumped = [_jump_line(jump, context) for jump in jumps[:MAX_ROWS]]
     problems = (*failed, *jumped, *over_budget, *accepted)
-    subject = _subject(report, actions, context, (len(new), len(jumps)))
+    subject = _subject(report, actions, context, newly_idle=len(new), jumps=len(jumps))
     text, html = render_mail(
         "admin",
         subject=subject,
@@ -166,7 +174,7 @@ def compose_summary(
         comes=coming_sentence(coming, mode, context.rate, zone),
         paused=with_local_times(tidy_line(paused_sentence(report.run.pause), 300), zone),
         frozen=frozen,
-        breakdown=cost_breakdown(report, context),
+        breakdown=_cost_breakdown(report, context),
         gaps=coverage_gaps(report)[:MAX_ROWS],
         run={
             name: with_settings(f"reaper {name} {options}".strip(), context.location_settings)
@@ -240,10 +248,6 @@ def _is_unusual(finding: Finding) -> bool:
     return finding.case.rule.hours is None or finding.outcome.result in {Result.REFUSED, Result.FAILED}
 
 
-def _is_unsure(finding: Finding) -> bool:
-    return finding.outcome.result is Result.FAILED and finding.outcome.begun
-
-
 def _release_options(on_hold: Sequence[Finding]) -> str:
     """The options with which `reaper release` allows these actions: `--account 123456789012`."""
     names = list(dict.fromkeys(f.case.resource.target.account for f in on_hold))
@@ -268,30 +272,23 @@ def _disowned_topic(finding: Finding) -> str:
 
 
 def _escalated(report: Report) -> Mapping[str, Finding]:
-    """What was escalated, by topic."""
     remembered = [(f, f.memory.escalated_at) for f in report.findings if f.memory]
     return {f"escalated:{at}:{f.case.resource.id}": f for f, at in remembered if at}
 
 
-def budget_mark(name: str) -> str:
-    """A budget's name as a key of the ledger."""
-    return sha256(name.encode()).hexdigest()[:16]
+def mark_of(text: str) -> str:
+    """A text, such as a budget's name, as a key of the ledger: in sixteen characters."""
+    return sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
 
 
 def _budget_topic(mark: str, since: str) -> str:
     return f"budget:{since}:{mark}"
 
 
-def _subject(report: Report, actions: Actions, context: NoticeContext, counts: tuple[int, int]) -> str:
+def _subject(
+    report: Report, actions: Actions, context: NoticeContext, *, newly_idle: int, jumps: int, brief: bool = False
+) -> str:
     """The long form, or the brief one if that doesn't fit, or if a channel with short subjects would cut off what went wrong."""
-    full, short = (_subject_text(report, actions, context, counts, brief=brief) for brief in (False, True))
-    limit = MAX_SHORT_SUBJECT if report.gaps or actions.failed else MAX_SUBJECT
-    return tidy_line(full if len(full) <= limit else short, MAX_SUBJECT, joiners=False)
-
-
-def _subject_text(report: Report, actions: Actions, context: NoticeContext, counts: tuple[int, int], *, brief: bool) -> str:
-    """What is saved, else what is idle. `counts`: how many resources are newly idle, and in how many places the idle share jumped."""
-    new, jumps = counts
     mode = report.run.mode
     due = len(actions.planned) if mode.announces and not mode.acts else 0
     saved = _saved_text(actions, context, brief=brief)
@@ -302,11 +299,14 @@ def _subject_text(report: Report, actions: Actions, context: NoticeContext, coun
     first += [saved or idle_text(report, context, brief=brief)]
     done = [f"{_count_text(actions.done, brief)} taken"] if actions.done and not saved else []
     lost = [f"{_count_text(actions.failed, brief)} failed or unknown"] if actions.failed else []
-    news = [f"{due} due" + ("" if brief else ", waiting for `reaper apply`")] if due else []
-    news += [f"{new} new"] if new else []
+    rest = [f"{due} due" + ("" if brief else ", waiting for `reaper apply`")] if due else []
+    rest += [f"{newly_idle} new"] if newly_idle else []
     coverage = [f"coverage {summary.complete_count(report)}"] if report.gaps else []
-    parts = [*first, *lost, *coverage, *done, *news] if brief else [*first, *done, *lost, *news, *coverage]
-    return "[ML Idle Reaper] " + "; ".join(parts)
+    parts = [*first, *lost, *coverage, *done, *rest] if brief else [*first, *done, *lost, *rest, *coverage]
+    text = "[ML Idle Reaper] " + "; ".join(parts)
+    if not brief and len(text) > (MAX_SHORT_SUBJECT if report.gaps or actions.failed else MAX_SUBJECT):
+        return _subject(report, actions, context, newly_idle=newly_idle, jumps=jumps, brief=True)
+    return tidy_line(text, MAX_SUBJECT, joiners=False)
 
 
 def _saved_text(actions: Actions, context: NoticeContext, *, brief: bool = False) -> str:
@@ -329,12 +329,61 @@ def idle_text(report: Report, context: NoticeContext, *, brief: bool = False) ->
     if not report.idle:
         return summary.nothing_idle_text(report)
     money = money_of(report.idle)
-    rate = rate_text(money, context)
     if brief:
-        return f"{money.count} idle, {rate}"
-    verb = " costs " if money.count == 1 else " cost "
-    return f"{count_noun(money.count, 'idle ML resource')}{verb if has_cost(money) else ', '}{rate}"
+        return f"{money.count} idle, {rate_text(money, context)}"
+    return cost_sentence(count_noun(money.count, "idle ML resource"), money, context)
 
 
 def _count_text(findings: Sequence[Finding], brief: bool) -> str:
     return str(len(findings)) if brief else count_noun(len(findings), "action")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupCost:
+    """What one team, owner or kind has idle.
+
+    `rate`: `$336 a month`; `unpriced` of `count` are not in it. `percent`: the length of its bar, of the most expensive group's; 0 if no
+    price is known. `others`: how many groups it combines, 0 for a group of its own. `mixed`: its resources and what of it is idle, if
+    it also has others.
+    """
+
+    name: str
+    count: int
+    unpriced: int
+    rate: str
+    percent: int
+    others: int
+    mixed: str
+
+
+def _cost_breakdown(report: Report, context: NoticeContext) -> Mapping[str, list[GroupCost]]:
+    """By heading, what each owner and kind has idle, most expensive first; with `report.tags` before that what each team costs."""
+    idle, keys = report.idle, report.run.report_tags
+    teams = {f"Cost by {tidy_line(key, 60)}, idle or not": summary.team_costs(report, MAX_GROUPS) for key in keys[:1]}
+    groups = {
+        **teams,
+        "Idle cost by owner": summary.groups_by_cost(idle, lambda f: f.owner.address or "no owner address", MAX_GROUPS),
+        "Idle cost by kind": summary.groups_by_cost(idle, lambda f: kind_title(f.case.resource.kind), MAX_GROUPS),
+    }
+    return {heading: _group_costs(same, context, mixed=heading in teams) for heading, same in groups.items()}
+
+
+def _group_costs(groups: Sequence[summary.CostGroup], context: NoticeContext, *, mixed: bool) -> list[GroupCost]:
+    """Resources without a price count, but not as money."""
+    top = max((each.money.usd_per_hour for each in groups if not each.others), default=0.0)
+    costs = []
+    for group in groups:
+        money, idle = group.money, summary.idle_money(group.findings)
+        part = f"{count_noun(money.count, 'resource')}, {rate_text(idle, context) if idle.count else 'none'} of it idle"
+        has_bar = top and money.unpriced < money.count
+        cost = GroupCost(
+            name=f"and {group.name}" if group.others else tidy_line(group.name, 60) or "(no name)",
+            count=money.count,
+            unpriced=money.unpriced if has_cost(money) else 0,
+            rate=rate_text(money, context),
+            percent=min(100, max(1, round(100 * money.usd_per_hour / top))) if has_bar else 0,
+            others=group.others,
+            mixed=part if mixed else "",
+        )
+        costs.append(cost)
+    return costs

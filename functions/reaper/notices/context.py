@@ -17,10 +17,8 @@ from reaper.ledger.lease import RunLeases
 from reaper.ledger.ledger import Ledger
 from reaper.ledger.rows import Recalled
 from reaper.model import Run, StepName
-from reaper.notices import forecast
-from reaper.notices.channels import delivery
-from reaper.notices.channels.delivery import ChannelContext, Delivery, OpenChannel, with_deployment_channels
-from reaper.notices.forecast import NoticeContext
+from reaper.notices.channels.delivery import ChannelContext, Delivery, OpenChannel, open_channels, with_deployment_channels
+from reaper.notices.forecast import NoticeContext, is_about_hours
 from reaper.notices.message import Audience
 from reaper.pending.holds import Breaker
 from reaper.policy import secret_grants
@@ -135,7 +133,7 @@ def open_context(
     clock: Callable[[], datetime],
     deadline: datetime | None = None,
 ) -> ConcludeContext:
-    """The context that the policy's channels and the environment describe. Raises SettingsError if there is no channel at all."""
+    """The context by policy and environment. Raises SettingsError without a channel for owners, or for a secret that isn't granted."""
     specs = with_deployment_channels(policy.channels, environ)
     if not specs:
         raise SettingsError(
@@ -147,13 +145,21 @@ def open_context(
             "every mode above audit needs a channel for owners, such as {type: ses, from: reaper@example.com}: "
             "the configured ones are for admins only"
         )
-    _require_granted_secrets(policy, environ)
+    for index, spec in enumerate(policy.channels):
+        ref = getattr(spec, "secret", None)
+        if ref and (because := secret_grants.forbidden_because(ref, environ)):
+            raise SettingsError(f"channels[{index}].secret: {because}")
     channels = ChannelContext(read_secret=lambda ref: secret_store.read_for_policy(ref, environ), clock=clock, deadline=deadline)
-    signer, failures = _open_signer(environ, clock())
+    signer: LinkSigner | None = None
+    failures: tuple[Coverage, ...] = ()
+    try:
+        signer = links.open_signer(environ, clock())
+    except CloudError as error:  # messages are sent all the same and offer the tag
+        failures = (failure_row("keep-links", error),)
     return ConcludeContext(
         policy=policy,
         ledger=opening.open_ledger(address, environ),
-        channels=delivery.open_channels(specs, channels),
+        channels=open_channels(specs, channels),
         links=signer,
         clock=clock,
         failures=failures,
@@ -181,43 +187,23 @@ def notice_context(findings: Sequence[Finding], mails: NoticeRound) -> tuple[Not
     return replace(context, hours_history=history), Part(errors=errors)
 
 
-def _require_granted_secrets(policy: Policy, environ: Mapping[str, str]) -> None:
-    """Raises SettingsError if the policy names a secret that was not granted to it: such a run couldn't notify owners."""
-    for index, spec in enumerate(policy.channels):
-        ref = getattr(spec, "secret", None)
-        if ref and (because := secret_grants.forbidden_because(ref, environ)):
-            raise SettingsError(f"channels[{index}].secret: {because}")
-
-
-def _open_signer(environ: Mapping[str, str], now: datetime) -> tuple[LinkSigner | None, tuple[Coverage, ...]]:
-    """Who signs snooze links. If the keys can't be read now, messages are sent all the same and offer the tag."""
-    try:
-        return links.open_signer(environ, now), ()
-    except CloudError as error:
-        return None, (failure_row("keep-links", error),)
-
-
 def _hours_history(
     findings: Iterable[Finding], context: NoticeContext, ledger: Ledger
 ) -> tuple[dict[str, str], list[ReaperError]]:
-    """What office hours did to each resource whose weekly summary is due, since its owner was last notified."""
+    """`it was stopped 5 times and started 4 times` since the last notice, by resource whose weekly summary is due."""
     history: dict[str, str] = {}
     errors: list[ReaperError] = []
     for finding in findings:
         resource_id, last = finding.case.resource.id, idle_period.last_notice_at(context.memory(finding))
-        if last is None or finding.step.name is not StepName.REMIND or not forecast.is_about_hours(finding, context):
+        if last is None or finding.step.name is not StepName.REMIND or not is_about_hours(finding, context):
             continue
         try:
-            entries = ledger.history(resource_id, last, MAX_ENTRIES)
-            history[resource_id] = _counted_actions([e.what for e in entries if e.when > last])
+            words = [entry.what for entry in ledger.history(resource_id, last, MAX_ENTRIES) if entry.when > last]
         except ReaperError as error:
             errors.append(error)
             history[resource_id] = "what was done couldn't be read"
+        else:
+            counts = [(what, words.count(what)) for what in ("stopped", "started")]
+            done = [f"{what} {'once' if n == 1 else f'{n} times'}" for what, n in counts if n]
+            history[resource_id] = f"it was {' and '.join(done)}" if done else ""
     return history, errors
-
-
-def _counted_actions(words: Sequence[str]) -> str:
-    """`it was stopped 5 times and started 4 times`."""
-    counts = [(what, words.count(what)) for what in ("stopped", "started")]
-    done = [f"{what} {'once' if n == 1 else f'{n} times'}" for what, n in counts if n]
-    return f"it was {' and '.join(done)}" if done else ""

@@ -17,12 +17,11 @@ from reaper.errors import ReaperError
 from reaper.ledger.rows import HistoryEntry
 from reaper.ledger.update import update_memory
 from reaper.model import Memory, Resource, StepName
-from reaper.notices.channels import delivery
-from reaper.notices.channels.delivery import Misses
+from reaper.notices.channels.delivery import Misses, deliver, first_receipt
 from reaper.notices.chat_card import card_item
 from reaper.notices.context import NoticeRound, Part, attempt
 from reaper.notices.forecast import NoticeContext
-from reaper.notices.item import has_cost, keep_tag, notice_item, rate_text, shown_name, wasted_text
+from reaper.notices.item import cost_sentence, has_cost, keep_tag, notice_item, shown_name, wasted_text
 from reaper.notices.message import MAX_SUBJECT, Audience, Card, Message, is_deliverable, render_mail
 from reaper.notices.sending import MAX_RESOURCES
 from reaper.pending import intents
@@ -59,8 +58,8 @@ def send_escalations(escalate: Escalate, notices: NoticeContext, mails: NoticeRo
             if owed:
                 mails.context.before_message()
                 message = escalation_message(addressee, owed, escalate, notices)
-                sent = delivery.deliver(message, mails.context.channels, misses)
-                receipt = delivery.first_receipt(sent)
+                sent = deliver(message, mails.context.channels, misses)
+                receipt = first_receipt(sent)
                 mails = mails.after(Part(deliveries=sent), *(_record(f, addressee, receipt, mails) for f in owed if receipt))
     return mails
 
@@ -70,8 +69,7 @@ def escalation_message(addressee: str, findings: Sequence[Finding], escalate: Es
     to_admins, money = addressee == ADMINS, money_of(findings)
     audience = Audience.ADMINS if to_admins else Audience.OWNERS
     context = replace(context, audience=audience, memories={f.case.resource.id: f.memory or Memory() for f in findings})
-    verb = (" costs " if money.count == 1 else " cost ") if has_cost(money) else ", "
-    headline = f"{count_noun(money.count, 'idle ML resource')}{verb}{rate_text(money, context)}"
+    headline = cost_sentence(count_noun(money.count, "idle ML resource"), money, context)
     which = f": {findings[0].case.resource.name}" if money.count == 1 else ""
     about = headline if has_cost(money) else f"{count_noun(money.count, 'ML resource')} still idle"
     subject = tidy_line(f"Escalation: {about} despite reminders{which}", MAX_SUBJECT, joiners=False)

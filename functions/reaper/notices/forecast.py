@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, time, timedelta
+from operator import itemgetter
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from reaper.snooze.links import MailLinks
 
 OpenVisit = Callable[[str, bool, str, Sequence[Finding]], "MailLinks | None"]
+Dated = tuple[Finding, StepName, datetime]
 
 ANY_PARTICIPLE = "acted on"
 """Any action, if a line has no room for which."""
@@ -150,13 +152,6 @@ def is_about_hours(finding: Finding, context: NoticeContext) -> bool:
     return finding.step.name is StepName.REMIND and since is not None
 
 
-def _stops_in_use_at(finding: Finding, context: NoticeContext) -> datetime | None:
-    """When it is stopped even while it is used, for a notice of the same day whose office hours are over; else None."""
-    if finding.step.name is not StepName.REMIND or not is_about_hours(finding, context):
-        return None
-    return dates.forced_stop_at(finding.case, context.memory(finding), context.now)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionForecast:
     """The actions that a message announces: how many, how (`will be stopped or deleted`), when the first one, and the zone of that time.
@@ -170,6 +165,10 @@ class ActionForecast:
     first: datetime
     tz: str = UTC
     past: bool = False
+
+    def verbs(self, *, brief: bool) -> str:
+        """`will be stopped or deleted`, or `will be acted on`."""
+        return self.brief if brief else self.how
 
     @property
     def day(self) -> str:
@@ -187,43 +186,36 @@ class ActionForecast:
         return f"today from {format_clock(self.first, self.tz)}"
 
 
-def next_actions(findings: Sequence[Finding], context: NoticeContext) -> ActionForecast | None:
-    """What the top of a message announces; None if nothing happens automatically. A date in the past becomes now."""
-    due = [(f, when) for f in findings if not is_about_hours(f, context) and (when := action_at(f, context))]
-    verbs = {participle(f, possible_actions.strongest_action(f.case, context.now) or StepName.STOP) for f, _ in due}
-    return _forecast_of(due, verbs, context)
+def announcements(findings: Sequence[Finding], context: NoticeContext) -> tuple[ActionForecast | None, ...]:
+    """What is announced at the top: actions on what is idle, office hours that begin to apply, stops of today even while used.
 
-
-def next_enrolments(findings: Sequence[Finding], context: NoticeContext) -> ActionForecast | None:
-    """Those with a first notice about office hours, and the first date from which they are kept; None if there are none."""
-    new = [f for f in findings if f.step.name is StepName.WARN and is_about_hours(f, context)]
-    due = [(f, dates.earliest_action_at(f.case, context.now, StepName.STOP)) for f in new]
-    return _forecast_of(due, {participle(f, StepName.STOP) for f in new}, context)
-
-
-def stops_today(findings: Sequence[Finding], context: NoticeContext) -> ActionForecast | None:
-    """Those that are stopped today even while used; None if there are none."""
-    due = [(f, at) for f in findings if (at := _stops_in_use_at(f, context))]
-    return _forecast_of(due, {participle(f, StepName.STOP) for f, _ in due}, context)
+    None for what doesn't happen. A date in the past becomes now.
+    """
+    coming, enrolled, today = list[Dated](), list[Dated](), list[Dated]()
+    for finding in findings:
+        case, now = finding.case, context.now
+        if not is_about_hours(finding, context):
+            if when := action_at(finding, context):
+                coming.append((finding, possible_actions.strongest_action(case, now) or StepName.STOP, when))
+        elif finding.step.name is StepName.WARN:
+            enrolled.append((finding, StepName.STOP, dates.earliest_action_at(case, now, StepName.STOP)))
+        elif at := dates.forced_stop_at(case, context.memory(finding), now):
+            today.append((finding, StepName.STOP, at))
+    return _forecast_of(coming, context), _forecast_of(enrolled, context), _forecast_of(today, context)
 
 
 def following_actions(findings: Sequence[Finding], context: NoticeContext, *, rest: bool) -> ActionForecast | None:
     """What follows the actions that were made, with its first date: the `rest` of parts, or else deletes by `then`. None if nothing follows."""
-    asked = [f for f in findings if (f.outcome.part_done is not None) is rest]
-    known = [(f, action) for f in asked if (action := _following_action(f, context.mode))]
-    due = [(f, dates.earliest_action_at(f.case, context.now, action)) for f, action in known]
-    return _forecast_of(due, {participle(f, action) for f, action in known}, context)
+    asked = [f for f in findings if context.mode.announces and (f.outcome.part_done is not None) is rest]
+    known = [(f, action) for f in asked if (action := possible_actions.announced_by_mail(f))]
+    return _forecast_of([(f, action, dates.earliest_action_at(f.case, context.now, action)) for f, action in known], context)
 
 
-def _following_action(finding: Finding, mode: Mode) -> StepName | None:
-    return possible_actions.announced_by_mail(finding) if mode.announces else None
-
-
-def _forecast_of(due: Sequence[tuple[Finding, datetime]], verbs: Iterable[str], context: NoticeContext) -> ActionForecast | None:
+def _forecast_of(due: Sequence[Dated], context: NoticeContext) -> ActionForecast | None:
     if not due:
         return None
-    first, when = min(due, key=lambda pair: pair[1])
-    will = will_or_may(context.mode)
+    first, _, when = min(due, key=itemgetter(2))
+    verbs, will = {participle(f, action) for f, action, _ in due}, will_or_may(context.mode)
     return ActionForecast(
         count=len(due),
         how=f"{will} {' or '.join(sorted(verbs, reverse=True))}",
@@ -244,7 +236,7 @@ def _done_sentences(finding: Finding, context: NoticeContext) -> str:
         return f"It may have been {participle(finding, action)}. {why}. Please check it."
     done = f"{_capitalized(outcome.because or f'it was {participle(finding, action)}')}."
     part = f" Already done: {outcome.part_done}." if outcome.part_done is not None else ""
-    following = _following_action(finding, context.mode)
+    following = possible_actions.announced_by_mail(finding) if context.mode.announces else None
     if following is None:
         return f"{done}{part}"
     at, zone = dates.earliest_action_at(finding.case, context.now, following), context.time_zone(finding)
@@ -267,7 +259,6 @@ def _interval_words(length: timedelta) -> tuple[str, str]:
 
 
 def _hours_sentences(finding: Finding, hours: Hours, context: NoticeContext) -> str:
-    """About its office hours as such."""
     mode, memory, now = context.mode, context.memory(finding), context.now
     week = context.hours_history.get(finding.case.resource.id, "")
     text, become = office_hours.hours_text(hours), f"{will_or_may(mode)} {participle(finding, StepName.STOP)}"

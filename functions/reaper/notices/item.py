@@ -97,19 +97,22 @@ def notice_item(finding: Finding, context: NoticeContext, snooze_link: str | Non
     """A finding for the templates. For admins, a command names the ledger that it needs."""
     resource, verdict, zone = finding.case.resource, finding.case.verdict, context.time_zone(finding)
     acted = finding.is_action
-    undo = _undo_command(finding) if acted or forecast.action_at(finding, context) else None
+    removes = finding.step.name is not StepName.START and (acted or forecast.action_at(finding, context))
+    undo = undo_command(resource) if removes else None
     # Restoring takes the deployment's ledger and manifests, and the right to write.
     needs_admin = undo is not None and undo.startswith(f"{RESTORE_COMMAND} ")
     idle = verdict.state is State.IDLE and not acted
+    since = context.now - verdict.idle_for if verdict.idle_for else None
     return Item(
         name=shown_name(resource),
         kind=kind_title(resource.kind),
         size=tidy_line(resource.size, 80),
         where=shown_place(resource),
-        since=context.now - verdict.idle_for if verdict.idle_for else None,
+        since=since,
         tz=zone,
         length=format_duration(verdict.idle_for) if verdict.idle_for else "",
-        at_least=_may_be_idle_longer(finding, context.now),
+        # No use was found in the window, and the resource is older.
+        at_least=bool(since and resource.created and verdict.last_busy is None and resource.created < since),
         because=with_local_times(tidy_line(verdict.because, 300), zone),
         likely=verdict.confidence == "likely",
         spark=pick_sparkline(finding.evidence),
@@ -165,6 +168,12 @@ def rate_text(money: Money, context: NoticeContext) -> str:
     return "price unknown" if money.unpriced == money.count else f"price unknown for {money.unpriced}"
 
 
+def cost_sentence(which: str, money: Money, context: NoticeContext) -> str:
+    """`3 idle ML resources cost $171 a day`, or `3 idle ML resources, price unknown`. `which`: how many of what."""
+    verb = (" costs " if money.count == 1 else " cost ") if has_cost(money) else ", "
+    return f"{which}{verb}{rate_text(money, context)}"
+
+
 def wasted_text(findings: Sequence[Finding], context: NoticeContext) -> str:
     """`$893 wasted since Thu 12 Nov`, when the first of them fell idle; empty if no price is known."""
     idle = [(f.case.verdict.idle_for or timedelta(0), f.wasted_usd, context.time_zone(f)) for f in findings if f.wasted_usd]
@@ -187,11 +196,11 @@ def keep_command(resource: Resource, now: datetime) -> str | None:
 
 
 def undo_command(resource: Resource) -> str | None:
-    """The command that undoes a stop."""
+    """The command that undoes the last action on it; None if its names can't stand in a line that people paste."""
     if not _has_pasteable_names(resource):
         return None
     kind = registry.find_kind(resource.kind)
-    return (kind.undo_line(resource) if kind else None) or _restore_command(resource.id)
+    return (kind.undo_line(resource) if kind else None) or f"{RESTORE_COMMAND} {quote(resource.id)}"
 
 
 def stop_command(case: Case) -> Command | None:
@@ -260,19 +269,6 @@ def _item_cost(finding: Finding, context: NoticeContext) -> Cost:
     return Cost(label="Cost", figure=rate, besides="until the rest is done" if finding.outcome.part_done else "before that")
 
 
-def _undo_command(finding: Finding) -> str | None:
-    """The command that undoes its action; None for a start, which removed nothing."""
-    return None if finding.step.name is StepName.START else undo_command(finding.case.resource)
-
-
-def _may_be_idle_longer(finding: Finding, now: datetime) -> bool:
-    """Whether it may have been idle since before the window: no use was found in it, and the resource is older."""
-    resource, verdict = finding.case.resource, finding.case.verdict
-    if verdict.idle_for is None or verdict.last_busy is not None or resource.created is None:
-        return False
-    return resource.created < now - verdict.idle_for
-
-
 def _safe_link(address: str | None) -> str | None:
     """The link if a mail client may open it, so that a button never leads to anything but a web page."""
     if address is None:
@@ -290,11 +286,6 @@ def _may_offer(case: Case, kind: Kind[Any], action: StepName) -> bool:
         return action in kind.commands
     blocked = case.blocked.get(action, Blocked(because="its kind has no such action"))
     return blocked is None or (action is StepName.DELETE and blocked.not_read)
-
-
-def _restore_command(resource_id: str) -> str | None:
-    """The command that undoes the last action on it, with all that lived in it; None for an ID that can't stand in a line that people paste."""
-    return f"{RESTORE_COMMAND} {quote(resource_id)}" if is_pasteable(resource_id) else None
 
 
 def _has_pasteable_names(resource: Resource) -> bool:

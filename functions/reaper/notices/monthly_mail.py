@@ -144,7 +144,6 @@ def monthly_message(report: Report, saved: Mapping[str, Saved], begin: datetime,
 
 
 def _group_lines(groups: Sequence[Sum], currency: Currency) -> list[tuple[str, str]]:
-    """Each of the largest groups with what it saved, and the others together."""
     most = MAX_ROWS + (len(groups) == MAX_ROWS + 1)
     first, rest = groups[:most], groups[most:]
     others = [(f"{len(rest)} others", format_usd(sum(group.saved_usd for group in rest), currency=currency))] if rest else []

@@ -6,9 +6,10 @@ resource that counts as notified is really in it. More resources make another me
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from operator import itemgetter
 from urllib.parse import quote
 
 from reaper.case import Finding, Money, money_of
@@ -16,12 +17,12 @@ from reaper.model import NOTICES, Result, State, StepName
 from reaper.notices import forecast
 from reaper.notices.chat_card import owner_card
 from reaper.notices.forecast import ActionForecast, NoticeContext
-from reaper.notices.item import has_cost, keep_tag, lasting_saving, notice_item, rate_text, shown_name, wasted_text
+from reaper.notices.item import cost_sentence, has_cost, keep_tag, lasting_saving, notice_item, rate_text, shown_name, wasted_text
 from reaper.notices.message import MAX_SUBJECT, Audience, Message, is_deliverable, is_plain_address, render_mail
 from reaper.planning import possible_actions
 from reaper.policy.schema import Owners
 from reaper.prices import price_basis
-from reaper.text import tidy_line
+from reaper.text import count_noun, tidy_line
 
 MAX_DETAILED, MAX_ROWS = 6, 24
 MAX_NAMED = 5
@@ -67,12 +68,16 @@ class Letter:
 
 def owner_notices(findings: Sequence[Finding], context: NoticeContext) -> list[Message]:
     """The messages, by address. A finding without an address that mail may go to is in no message's `resource_ids`."""
-    messages = []
-    for (address, to_owner), group in _grouped_by_address(findings, context):
-        size = MAX_DETAILED + MAX_ROWS
+    messages, size = [], MAX_DETAILED + MAX_ROWS
+    groups = defaultdict[tuple[str, bool], list[tuple[str, Finding]]](list)
+    for finding in filter(is_reportable, findings):
+        if to := notice_address(finding, context.owners):
+            groups[to[0].lower(), to[1]].append((to[0], finding))
+    for (_, to_owner), addressed in sorted(groups.items(), key=itemgetter(0)):
+        group = sorted((f for _, f in addressed), key=_cost_order)
         parts = [group[i : i + size] for i in range(0, len(group), size)]
         letters = [_letter(part, to_owner, context) for part in parts]
-        messages += [_owner_message(address, letter, (n, len(parts))) for n, letter in enumerate(letters, 1)]
+        messages += [_owner_message(addressed[0][0], letter, (n, len(parts))) for n, letter in enumerate(letters, 1)]
     return messages
 
 
@@ -99,14 +104,6 @@ def notice_address(finding: Finding, owners: Owners) -> tuple[str, bool] | None:
     return None
 
 
-def _grouped_by_address(findings: Sequence[Finding], context: NoticeContext) -> Iterator[tuple[tuple[str, bool], list[Finding]]]:
-    addressed = [(to, f) for f in findings if is_reportable(f) and (to := notice_address(f, context.owners))]
-    addressed.sort(key=lambda pair: (pair[0][0].lower(), pair[0][1]))
-    for _, group in groupby(addressed, key=lambda pair: (pair[0][0].lower(), pair[0][1])):
-        pairs = list(group)
-        yield pairs[0][0], sorted((f for _, f in pairs), key=_cost_order)
-
-
 def _cost_order(finding: Finding) -> tuple[bool, bool, float, str]:
     """Idle resources before those acted on, then by money, those without a price last."""
     price = finding.price.usd_per_hour if finding.price else 0.0
@@ -116,6 +113,7 @@ def _cost_order(finding: Finding) -> tuple[bool, bool, float, str]:
 def _letter(findings: Sequence[Finding], to_owner: bool, context: NoticeContext) -> Letter:
     notices = [f for f in findings if f.step.name in NOTICES]
     idle = [f for f in notices if f.case.verdict.state is State.IDLE]
+    coming, enrolled, today = forecast.announcements(findings, context)
     return Letter(
         findings=findings,
         to_owner=to_owner,
@@ -125,9 +123,9 @@ def _letter(findings: Sequence[Finding], to_owner: bool, context: NoticeContext)
         announced=len(notices),
         acted=[f for f in findings if f.is_action],
         about_hours=sum(forecast.is_about_hours(f, context) for f in findings),
-        coming=forecast.next_actions(findings, context),
-        enrolled=forecast.next_enrolments(findings, context),
-        today=forecast.stops_today(findings, context),
+        coming=coming,
+        enrolled=enrolled,
+        today=today,
     )
 
 
@@ -139,6 +137,7 @@ def _owner_message(address: str, letter: Letter, part: tuple[int, int]) -> Messa
     keep = [links.to_keep(f.case.resource.id) if links else None for f in findings]
     items = [notice_item(f, context, link, for_admins=not letter.to_owner) for f, link in zip(findings, keep, strict=True)]
     whose = f"Owner: {address}." if letter.to_owner else "No known owner. To set one, add the tag reaper:owner."
+    contact = _contact_for(address, letter)
     wasted = f"{letter.wasted}." if letter.wasted and not letter.only_hours else ""
     subject = _subject_line(letter, part)
     text, html = render_mail(
@@ -157,7 +156,8 @@ def _owner_message(address: str, letter: Letter, part: tuple[int, int]) -> Messa
         tag=keep_tag(context.now),
         part=part,
         context=context,
-        contact=_contact_for(address, letter),
+        contact=contact,
+        mailto=contact and _mailto(contact, findings),
     )
     return Message(
         to=address,
@@ -182,26 +182,19 @@ def _owner_message(address: str, letter: Letter, part: tuple[int, int]) -> Messa
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Contact:
-    """Where an owner can ask, and a mailto link that names the resources."""
-
-    address: str
-    mailto: str
+def _contact_for(address: str, letter: Letter) -> str:
+    """`owners.contact`, else the fallback. Empty if neither is set, or if the reader is that very address or stands in for an owner."""
+    contact = letter.context.owners.contact or letter.context.owners.fallback or ""
+    return contact if letter.to_owner and is_plain_address(contact) and contact.lower() != address.lower() else ""
 
 
-def _contact_for(address: str, letter: Letter) -> Contact | None:
-    """`owners.contact`, else the fallback. None if neither is set, or if the reader is that very address or stands in for an owner."""
-    findings, owners = letter.findings, letter.context.owners
-    contact = owners.contact or owners.fallback or ""
-    if not letter.to_owner or not is_plain_address(contact) or contact.lower() == address.lower():
-        return None
+def _mailto(contact: str, findings: Sequence[Finding]) -> str:
     name = shown_name(findings[0].case.resource, 60)
     subject = f"Not my resource: {name}" if len(findings) == 1 else f"Not my resources: {len(findings)} ML resources"
     more = [f"and {len(findings) - MAX_NAMED} more"] if len(findings) > MAX_NAMED else []
     body = "\r\n".join([subject, "", *(tidy_line(f.case.resource.id, 300) for f in findings[:MAX_NAMED]), *more])
     fields = f"subject={quote(subject, safe='')}&body={quote(body, safe='')}"
-    return Contact(address=contact, mailto=f"mailto:{quote(contact, safe='@')}?{fields}")
+    return f"mailto:{quote(contact, safe='@')}?{fields}"
 
 
 def _headline(letter: Letter, *, brief: bool = False) -> str:
@@ -210,12 +203,22 @@ def _headline(letter: Letter, *, brief: bool = False) -> str:
     if letter.only_hours or not (idle.count or letter.acted):
         return _hours_headline(letter, brief=brief)
     if not idle.count:
-        return _actions_and_hours_headline(letter, brief=brief)
-    rate = rate_text(idle, letter.context)
+        actions = _actions_headline(letter, brief=brief)
+        hours = _hours_headline(letter, brief=brief) if letter.announced else ""
+        if letter.today or letter.enrolled:  # what is new, or stops something in use, comes first
+            return f"{hours}; {actions}"
+        return f"{actions}; {hours[:1].lower()}{hours[1:]}" if hours else actions
     if brief:
-        return f"{idle.count}{f' of {letter.announced}' if letter.announced > idle.count else ''} idle, {rate}"
-    verb = (" costs " if idle.count == 1 else " cost ") if has_cost(idle) else ", "
-    return f"{_idle_phrase(letter)}{verb}{rate}"
+        among = f" of {letter.announced}" if letter.announced > idle.count else ""
+        return f"{idle.count}{among} idle, {rate_text(idle, letter.context)}"
+    # What the message announces is among those its headline counts.
+    whose = "" if letter.to_owner else " with no known owner"
+    which = f"{count_noun(idle.count, 'idle ML resource')}{whose}"
+    if letter.announced != idle.count:
+        also = " and" if has_cost(idle) else ""
+        verb = "is" if idle.count == 1 else "are"
+        which = f"{idle.count} of {count_noun(letter.announced, 'ML resource')}{whose} {verb} idle{also}"
+    return cost_sentence(which, idle, letter.context)
 
 
 def _subject_line(letter: Letter, part: tuple[int, int]) -> str:
@@ -234,15 +237,6 @@ def _subject_line(letter: Letter, part: tuple[int, int]) -> str:
     return f"{tidy_line(f'{before}{forms[-1]}', MAX_SUBJECT - len(number), joiners=False)}{number}"
 
 
-def _idle_phrase(letter: Letter) -> str:
-    """`3 idle ML resources`, `3 of 5 ML resources are idle and`: what the message announces is among those its headline counts."""
-    count, whose = letter.idle.count, "" if letter.to_owner else " with no known owner"
-    if letter.announced == count:
-        return f"{_count_phrase(count, 'idle ')}{whose}"
-    verb = "is" if count == 1 else "are"
-    return f"{count} of {_count_phrase(letter.announced)}{whose} {verb} idle{' and' if has_cost(letter.idle) else ''}"
-
-
 def _subject_forms(letter: Letter) -> list[str]:
     """The subject, longest form first: what happens and when stays, count and cost give way."""
     full, short = (_headline(letter, brief=brief) for brief in (False, True))
@@ -251,7 +245,10 @@ def _subject_forms(letter: Letter) -> list[str]:
     if not letter.idle.count or letter.only_hours:
         return [full, short]
     long_parts, short_parts = (_consequences(letter, brief=brief) for brief in (False, True))
-    also = _action_phrases(letter)
+    done, unsure, interrupted = letter.done, letter.unsure, _interrupted_phrase(letter.acted)
+    also = [f"{len(done)} {'was' if len(done) == 1 else 'were'} {_participles(done)}{_saving_phrase(letter)}"] if done else []
+    also += [interrupted] if interrupted else []
+    also += [f"{len(unsure)} may have been {_participles(unsure)}, please check"] if unsure else []
     if long_parts:
         forms = ([full, *long_parts], [short, *long_parts], [short, *short_parts], short_parts)
         return ["; ".join([*parts, *also]) for parts in forms]
@@ -263,13 +260,9 @@ def _consequences(letter: Letter, *, brief: bool) -> list[str]:
     """What happens next and when: `1 will be scaled in from Tue 24 Nov`; if `brief`, `1 will be acted on from Tue 24 Nov`."""
     coming, enrolled, today = letter.coming, letter.enrolled, letter.today
     who = "it" if len(letter.findings) == 1 else "all" if coming and coming.count == len(letter.findings) else ""
-    parts = [f"{who or coming.count} {_how_phrase(coming, brief)} {coming.day}"] if coming else []
-    parts += [f"{enrolled.count} {_how_phrase(enrolled, brief)} outside office hours {enrolled.day}"] if enrolled else []
-    return parts + ([f"{today.count} {_how_phrase(today, brief)} {today.today}, even while used"] if today else [])
-
-
-def _how_phrase(coming: ActionForecast, brief: bool) -> str:
-    return coming.brief if brief else coming.how
+    parts = [f"{who or coming.count} {coming.verbs(brief=brief)} {coming.day}"] if coming else []
+    parts += [f"{enrolled.count} {enrolled.verbs(brief=brief)} outside office hours {enrolled.day}"] if enrolled else []
+    return parts + ([f"{today.count} {today.verbs(brief=brief)} {today.today}, even while used"] if today else [])
 
 
 def _no_action_phrase(letter: Letter) -> str:
@@ -280,14 +273,6 @@ def _no_action_phrase(letter: Letter) -> str:
     until = f"until you stop {'it' if idle.count == 1 else 'them'}" if letter.to_owner else "until stopped"
     runs = f"; {'it runs' if idle.count == 1 else 'they run'}" if idle.unpriced == idle.count else ""
     return f"{runs} {until}"
-
-
-def _action_phrases(letter: Letter) -> list[str]:
-    """What was done besides, or may have been: `1 was deleted`, `1 may have been deleted, please check`."""
-    done, unsure, interrupted = letter.done, letter.unsure, _interrupted_phrase(letter.acted)
-    parts = [f"{len(done)} {'was' if len(done) == 1 else 'were'} {_participles(done)}{_saving_phrase(letter)}"] if done else []
-    parts += [interrupted] if interrupted else []
-    return parts + ([f"{len(unsure)} may have been {_participles(unsure)}, please check"] if unsure else [])
 
 
 def _saving_phrase(letter: Letter) -> str:
@@ -314,27 +299,14 @@ def _hours_headline(letter: Letter, *, brief: bool = False) -> str:
     """What office hours lead to and when: a stop today, the first ones from a day on, or nothing new in a summary."""
     today, enrolled = letter.today, letter.enrolled
     if today:
-        return f"{_count_phrase(today.count)} {_how_phrase(today, brief)} {today.today}, even while used"
+        return f"{count_noun(today.count, 'ML resource')} {today.verbs(brief=brief)} {today.today}, even while used"
     summary = forecast.summary_name(f for f in letter.findings if f.step.name is StepName.REMIND)
     if enrolled:
         rest = f"; {summary} of {letter.announced - enrolled.count} more" if letter.announced > enrolled.count else ""
-        return f"{_count_phrase(enrolled.count)} {_how_phrase(enrolled, brief)} outside office hours {enrolled.day}{rest}"
-    return f"{summary.capitalize()}: office hours apply to {_count_phrase(letter.announced)}"
-
-
-def _count_phrase(count: int, which: str = "") -> str:
-    return f"{count} {which}ML resource{'' if count == 1 else 's'}"
-
-
-def _actions_and_hours_headline(letter: Letter, *, brief: bool) -> str:
-    """What was done, and what office hours lead to; the latter first if it is new or stops something in use."""
-    actions = _actions_headline(letter, brief=brief)
-    if not letter.announced:
-        return actions
-    hours = _hours_headline(letter, brief=brief)
-    if letter.today or letter.enrolled:
-        return f"{hours}; {actions}"
-    return f"{actions}; {hours[:1].lower()}{hours[1:]}"
+        return (
+            f"{count_noun(enrolled.count, 'ML resource')} {enrolled.verbs(brief=brief)} outside office hours {enrolled.day}{rest}"
+        )
+    return f"{summary.capitalize()}: office hours apply to {count_noun(letter.announced, 'ML resource')}"
 
 
 def _actions_headline(letter: Letter, *, brief: bool) -> str:
@@ -346,11 +318,11 @@ def _actions_headline(letter: Letter, *, brief: bool) -> str:
         return interrupted
     ending = f"; {interrupted}" if interrupted else ""
     if not done:
-        return f"{_count_phrase(len(unsure))} may have been {verbs}; please check{ending}"
+        return f"{count_noun(len(unsure), 'ML resource')} may have been {verbs}; please check{ending}"
     saved = "" if brief else _saving_phrase(letter)
     also = f"; {len(unsure)} more may have been" if unsure else ""
     rest, deleted = (forecast.following_actions(done, letter.context, rest=rest) for rest in (True, False))
-    then = f"; the rest {_how_phrase(rest, brief)} {rest.day}" if rest else ""
+    then = f"; the rest {rest.verbs(brief=brief)} {rest.day}" if rest else ""
     which = "it" if len(done) == 1 else "all" if deleted and deleted.count == len(done) else deleted.count if deleted else ""
-    then += f"; {which} {_how_phrase(deleted, brief)} {deleted.day}" if deleted else ""
-    return f"{_count_phrase(len(done), 'idle ')} {'was' if len(done) == 1 else 'were'} {verbs}{saved}{then}{also}{ending}"
+    then += f"; {which} {deleted.verbs(brief=brief)} {deleted.day}" if deleted else ""
+    return f"{count_noun(len(done), 'idle ML resource')} {'was' if len(done) == 1 else 'were'} {verbs}{saved}{then}{also}{ending}"

@@ -19,8 +19,7 @@ from reaper.ledger.ledger import Ledger
 from reaper.ledger.rows import HistoryEntry, Recalled, Unfinished
 from reaper.ledger.update import update_memory
 from reaper.model import NOTICES, Memory, Resource, Result, StepName
-from reaper.notices.channels import delivery
-from reaper.notices.channels.delivery import Delivery, Misses
+from reaper.notices.channels.delivery import Delivery, Misses, deliver, errors_by_id, receipts_by_id
 from reaper.notices.context import NoticeRound, Part, attempt
 from reaper.notices.forecast import NoticeContext
 from reaper.notices.item import kind_title, shown_name, shown_place
@@ -29,7 +28,7 @@ from reaper.notices.owner_notice import owner_notices
 from reaper.pending import intents, unfinished
 from reaper.planning import dates, possible_actions
 from reaper.planning.valid_notice import without_void_notice
-from reaper.report.run_report import left_alone
+from reaper.report.run_report import left_alone, with_memory
 from reaper.text import count_noun, format_time, tidy_line
 
 SUMMARY_SENT = "its summary was sent since this was decided, or it no longer counts"
@@ -94,9 +93,9 @@ def send_owner_notices(
                     raise CloudError(Reason.UNREACHABLE, "conclude", TOO_LATE)
                 return parts
             ready, failed = _with_visit(message, [findings[id_] for id_ in message.resource_ids], notices, mails)
-            sent = delivery.deliver(ready, mails.context.channels, misses)
+            sent = deliver(ready, mails.context.channels, misses)
             parts += [failed, Part(deliveries=sent)]
-            parts += [accept(resource_id, receipt, sent) for resource_id, receipt in delivery.receipts_by_id(sent).items()]
+            parts += [accept(resource_id, receipt, sent) for resource_id, receipt in receipts_by_id(sent).items()]
     return parts
 
 
@@ -124,8 +123,11 @@ def send_take_backs(mails: NoticeRound) -> list[Part]:
             parts.append(failed)
             if owed:
                 mails.context.before_message()
-                sent = delivery.deliver(_take_back_message(address, owed), mails.context.channels, misses)
-                parts += [Part(deliveries=sent), _record_sent(owed, sent, mails)]
+                sent = deliver(_take_back_message(address, owed), mails.context.channels, misses)
+                receipts = receipts_by_id(sent)
+                accepted = [(each, receipts[each.resource.id]) for each in owed if each.resource.id in receipts]
+                errors = [error for each, receipt in accepted for error in _record_correction(each, receipt, mails)]
+                parts.append(Part(deliveries=sent, errors=errors))
     return parts
 
 
@@ -134,15 +136,6 @@ def drop_changed_notices(mails: NoticeRound) -> Part:
     notices = [f for f in mails.findings.values() if f.step.name in NOTICES]
     reasons = [(f, _changed_because(f, mails.known, mails)) for f in notices]
     return Part(findings={f.case.resource.id: left_alone(f, because) for f, because in reasons if because})
-
-
-def with_failed_notice(finding: Finding, errors: Mapping[str, str], mails: NoticeRound) -> Finding:
-    """The finding of a notice that no channel accepted, with the reason. `errors`: why channels refused it, by resource id."""
-    if finding.step.name not in NOTICES or finding.outcome.result is not Result.PLANNED:
-        return finding
-    is_late = mails.is_over() and finding.owner.address
-    because = errors.get(finding.case.resource.id) or (OUT_OF_TIME if is_late else TAKEN_OVER if mails.lost else NO_ADDRESS)
-    return replace(finding, outcome=Outcome(result=Result.FAILED, error=f"{NOT_NOTIFIED}{because}"))
 
 
 def unsent_notices_rows(findings: Iterable[Finding]) -> list[Coverage]:
@@ -187,7 +180,7 @@ def told_hints(
 def record_notice(finding: Finding, receipt: str, deliveries: Sequence[Delivery], mails: NoticeRound) -> Part:
     """Remember that its owner got a notice or a summary: it counts from this moment on."""
     resource_id = finding.case.resource.id
-    error = delivery.errors_by_id(deliveries).get(resource_id)
+    error = errors_by_id(deliveries).get(resource_id)
     remembered = _remember(replace(finding, outcome=Outcome(result=Result.DONE, error=error)), receipt, mails)
     if remembered.errors:
         return remembered
@@ -196,10 +189,14 @@ def record_notice(finding: Finding, receipt: str, deliveries: Sequence[Delivery]
     return replace(remembered, errors=attempt(lambda: mails.ledger.add_history(entry)))
 
 
-def record_verdict(finding: Finding, mails: NoticeRound) -> Part:
-    """Remember its idle period. An action that was begun has written its own result."""
-    if finding.is_action and finding.outcome.begun:
+def record_verdict(finding: Finding, refusals: Mapping[str, str], mails: NoticeRound) -> Part:
+    """Remember the idle period of what no accepted notice was about. `refusals`: why channels refused one, by resource id."""
+    if finding.is_action and finding.outcome.begun:  # it has written its own result
         return Part(findings={finding.case.resource.id: finding})
+    if finding.step.name in NOTICES and finding.outcome.result is Result.PLANNED:
+        is_late = mails.is_over() and finding.owner.address
+        because = refusals.get(finding.case.resource.id) or (OUT_OF_TIME if is_late else TAKEN_OVER if mails.lost else NO_ADDRESS)
+        finding = replace(finding, outcome=Outcome(result=Result.FAILED, error=f"{NOT_NOTIFIED}{because}"))
     return _remember(finding, None, mails)
 
 
@@ -281,25 +278,13 @@ def _changed_because(finding: Finding, memories: Recalled, mails: NoticeRound) -
 
 
 def _remember(finding: Finding, receipt: str | None, mails: NoticeRound) -> Part:
-    resource_id = finding.case.resource.id
-    try:
-        memory = _update_row(finding, receipt, mails)
-    except ReaperError as error:
-        failed = Outcome(result=Result.FAILED, error=f"it couldn't be recorded: {error}")
-        return Part(findings={resource_id: replace(finding, outcome=failed)}, errors=[error])
-    return Part(findings={resource_id: replace(finding, memory=memory if memory != Memory() else None)})
-
-
-def _update_row(finding: Finding, receipt: str | None, mails: NoticeRound) -> Memory:
     """Update the resource's ledger record.
 
     A verdict alone is written only on the version that it was decided on, or after an action of this run; a notice that a channel accepted
     is always written.
     """
     resource = finding.case.resource
-    decision = mails.decisions[resource.id]
-    host = intents.host_memory(resource, mails.known)
-    accepted_at = mails.context.clock()
+    decision, accepted_at = mails.decisions[resource.id], mails.context.clock()
 
     def change(memory: Memory) -> Memory:
         if receipt is None and memory.version != decision.row_version and not finding.is_action:
@@ -310,11 +295,16 @@ def _update_row(finding: Finding, receipt: str | None, mails: NoticeRound) -> Me
             new = memory_updates.after_notice(finding.case, new, finding.step, receipt, accepted_at, acting=announces)
         return memory_updates.after_action(new) if finding.outcome.already_done else new
 
-    return update_memory(mails.ledger, resource.id, change, mails.now, mails.known.get(resource.id, Memory()))
+    try:  # what is unreadable among the known raises, too
+        host = intents.host_memory(resource, mails.known)
+        memory = update_memory(mails.ledger, resource.id, change, mails.now, mails.known.get(resource.id, Memory()))
+    except ReaperError as error:
+        failed = Outcome(result=Result.FAILED, error=f"it couldn't be recorded: {error}")
+        return Part(findings={resource.id: replace(finding, outcome=failed)}, errors=[error])
+    return Part(findings={resource.id: with_memory(finding, memory)})
 
 
 def _take_back_message(address: str, corrections: Sequence[_Correction]) -> Message:
-    """The message to the addressee of these notices."""
     first = corrections[0]
     subject = f"Correction: {len(corrections)} ML resources were in use; their notices no longer count"
     if len(corrections) == 1:
@@ -358,12 +348,6 @@ def _still_owed(waiting: Sequence[_Correction], mails: NoticeRound) -> tuple[lis
     except ReaperError as error:
         return [], Part(errors=[error])
     return [each for each in waiting if memories.get(each.resource.id, Memory()).wrong_hour == each.memory.wrong_hour], Part()
-
-
-def _record_sent(owed: Sequence[_Correction], sent: Sequence[Delivery], mails: NoticeRound) -> Part:
-    receipts = delivery.receipts_by_id(sent)
-    accepted = [(each, receipts[each.resource.id]) for each in owed if each.resource.id in receipts]
-    return Part(errors=[error for each, receipt in accepted for error in _record_correction(each, receipt, mails)])
 
 
 def _record_correction(correction: _Correction, receipt: str, mails: NoticeRound) -> list[ReaperError]:

@@ -26,9 +26,8 @@ from reaper.ledger.rows import NamedRow, adapter, sortable_time
 from reaper.ledger.update import update_row
 from reaper.model import Result
 from reaper.notices import admin_summary
-from reaper.notices.admin_summary import OnHold
-from reaper.notices.channels import delivery
-from reaper.notices.channels.delivery import ChannelContext
+from reaper.notices.admin_summary import OnHold, mark_of
+from reaper.notices.channels.delivery import ChannelContext, deliver, first_receipt, open_channels
 from reaper.notices.context import NoticeRound, Part, attempt
 from reaper.notices.forecast import NoticeContext
 from reaper.notices.sending import channel_failures
@@ -86,8 +85,8 @@ def send_admin_summary(report: Report, notices: NoticeContext, mails: NoticeRoun
     if message is None:
         return _with_rows(report, (), mails)
     mails.context.before_message()
-    deliveries = delivery.deliver(message, mails.context.channels, {})
-    if delivery.first_receipt(deliveries):
+    deliveries = deliver(message, mails.context.channels, {})
+    if first_receipt(deliveries):
         mine = SentSummary(
             run=report.run.id,
             started=sortable_time(report.run.started_at),
@@ -112,10 +111,10 @@ def send_audit_summary(report: Report, owners: Owners, spec: Acs | Sns, stored: 
         currency=report.run.currency,
         report_address=stored or "",
     )
-    channels = delivery.open_channels([spec], ChannelContext(read_secret=_no_secret, clock=clock))
-    sent = delivery.deliver(admin_summary.compose_summary(report, context), channels, {})
+    channels = open_channels([spec], ChannelContext(read_secret=_no_secret, clock=clock))
+    sent = deliver(admin_summary.compose_summary(report, context), channels, {})
     error = sent[0].error
-    if error and not delivery.first_receipt(sent):
+    if error and not first_receipt(sent):
         text = str(error).removeprefix(f"{error.operation}: ")
         raise error.reworded(f"the summary was not accepted: {text}") from error
     return "; ".join(each.receipt or str(each.error) for each in sent)
@@ -127,9 +126,9 @@ def _over_budget(report: Report, mails: NoticeRound) -> tuple[Mapping[str, str],
     That a budget is kept again counts only in a complete run of the places of the one that saw it exceeded: any other may just see less. Until
     it is low, or TOLD_AGAIN_AFTER is over, it is the same budget that is exceeded again.
     """
-    budgets = {admin_summary.budget_mark(budget.name): budget for budget in report.run.budgets}
+    budgets = {mark_of(budget.name): budget for budget in report.run.budgets}
     names = sorted({f"{row.cloud} {row.account} {row.region} {row.kind}" for row in report.coverage if not row.is_own})
-    places = _topic_mark("\n".join(names))
+    places = mark_of("\n".join(names))
     now, long_ago = sortable_time(mails.now), sortable_time(mails.now - TOLD_AGAIN_AFTER)
     since: dict[str, str] = {}
 
@@ -183,7 +182,7 @@ def _read_places(report: Report) -> frozenset[str]:
         for row in report.coverage
         if not row.is_own and row.status in READ_STATUSES
     }
-    return EVERYWHERE if len(read) > MAX_MARKS else frozenset(_topic_mark(" ".join(map(str, place)))[:8] for place in read)
+    return EVERYWHERE if len(read) > MAX_MARKS else frozenset(mark_of(" ".join(map(str, place)))[:8] for place in read)
 
 
 def _is_older(report: Report, last: SentSummary, mails: NoticeRound) -> bool:
@@ -195,7 +194,12 @@ def _is_older(report: Report, last: SentSummary, mails: NoticeRound) -> bool:
 
 def topics_row(exact: Iterable[str], many: Collection[str]) -> dict[str, str]:
     """The row for these topics: `exact` ones without error, `many` of them almost without."""
-    return {"exact": " ".join(sorted(_marks(exact))), "many": b64encode(_bloom_filter(many)).decode()}
+    size = min(MAX_BITS, BITS_PER_TOPIC * max(1, len(many)))
+    bits = bytearray(size // 8)
+    for topic in many:
+        for n in _bit_positions(topic, size):
+            bits[n // 8] |= 1 << n % 8
+    return {"exact": " ".join(sorted(_marks(exact))), "many": b64encode(bits).decode()}
 
 
 def known_topics(exact: Iterable[str], many: Iterable[str], row: Mapping[str, str]) -> frozenset[str]:
@@ -206,18 +210,9 @@ def known_topics(exact: Iterable[str], many: Iterable[str], row: Mapping[str, st
     except ValueError:
         bits = b""
     exact = set(exact)
-    known = exact if _marks(exact) <= marks else {topic for topic in exact if _topic_mark(topic) in marks}
+    known = exact if _marks(exact) <= marks else {topic for topic in exact if mark_of(topic) in marks}
     known |= {topic for topic in many if bits and all(bits[n // 8] >> n % 8 & 1 for n in _bit_positions(topic, 8 * len(bits)))}
     return frozenset(known)
-
-
-def _bloom_filter(topics: Collection[str]) -> bytes:
-    size = min(MAX_BITS, BITS_PER_TOPIC * max(1, len(topics)))
-    bits = bytearray(size // 8)
-    for topic in topics:
-        for n in _bit_positions(topic, size):
-            bits[n // 8] |= 1 << n % 8
-    return bytes(bits)
 
 
 def _bit_positions(topic: str, size: int) -> Iterator[int]:
@@ -227,13 +222,8 @@ def _bit_positions(topic: str, size: int) -> Iterator[int]:
 
 def _marks(texts: Iterable[str]) -> frozenset[str]:
     """A mark of each text; of more than MAX_MARKS, one of them all, which only the same ones have."""
-    marks = frozenset(map(_topic_mark, texts))
-    return marks if len(marks) <= MAX_MARKS else frozenset({_topic_mark(" ".join(sorted(marks)))})
-
-
-def _topic_mark(topic: str) -> str:
-    """A topic in sixteen characters."""
-    return sha256(topic.encode("utf-8", "replace")).hexdigest()[:16]
+    marks = frozenset(map(mark_of, texts))
+    return marks if len(marks) <= MAX_MARKS else frozenset({mark_of(" ".join(sorted(marks)))})
 
 
 def _no_secret(reference: str) -> str:

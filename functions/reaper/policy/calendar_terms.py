@@ -11,8 +11,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, NamedTuple
 
 from reaper.calendars.adding import add_length, merged
-from reaper.calendars.calendar import Calendar
-from reaper.calendars.terms import BusinessDays, Freeze
+from reaper.calendars.terms import BusinessDays, Calendar, Freeze
 from reaper.model import Rule
 from reaper.policy.schema import Policy, RuleSpec
 from reaper.policy.values import BusinessDayCount

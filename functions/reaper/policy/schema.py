@@ -12,8 +12,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 
-from reaper.calendars.calendar import Calendar
-from reaper.calendars.terms import Hours
+from reaper.calendars.terms import Calendar, Hours
 from reaper.model import Ceiling, Confidence
 from reaper.notices.message import Audience, is_plain_address
 from reaper.policy import office_hours

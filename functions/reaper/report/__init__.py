@@ -1,3 +1,1 @@
 """The report in each of its formats. All of them are pure functions of a `Report`."""
-
-from __future__ import annotations

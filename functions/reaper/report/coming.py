@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
 from reaper import registry
 from reaper.case import Finding
-from reaper.model import Mode, NextAction, StepName
+from reaper.model import Mode, StepName
 from reaper.notices.item import kind_title, shown_name, shown_place
 from reaper.text import UTC, clean_line, count_noun, format_day
 
@@ -73,12 +73,28 @@ def coming_actions(findings: Iterable[Finding]) -> Coming:
     dated: list[ComingAction] = []
     blocked: dict[str, list[Finding]] = defaultdict(list)
     for finding in findings:
-        if finding.next and finding.next.at:
-            dated.append(_dated(finding, finding.next, finding.next.at))
-        elif finding.next:
-            blocked[ONE_OF_MANY.sub("; delete is possible", finding.next.blocked_because or "")].append(finding)
+        action = finding.next
+        if action and action.at:
+            row = ComingAction(
+                finding=finding,
+                action=action.step,
+                at=action.at,
+                saves_usd_per_hour=action.saves_usd_per_hour,
+                because=ON_HOLD if finding.step.name is StepName.HOLD else action.blocked_because,
+            )
+            dated.append(row)
+        elif action:
+            blocked[ONE_OF_MANY.sub("; delete is possible", action.blocked_because or "")].append(finding)
     dated.sort(key=lambda each: (each.at, -(each.saves_usd_per_hour or 0), each.finding.case.resource.name))
-    groups = [_blocked_group(because, same) for because, same in blocked.items()]
+    could = {because: [f.could for f in same if f.could and f.could.at] for because, same in blocked.items()}
+    groups = [
+        BlockedGroup(
+            because=clean_line(because, 300),
+            findings=tuple(same),
+            could_usd_per_hour=sum(action.saves_usd_per_hour or 0 for action in could[because]),
+        )
+        for because, same in blocked.items()
+    ]
     return Coming(
         dated=tuple(dated),
         blocked=tuple(sorted(groups, key=lambda group: (-len(group.findings), group.because))),
@@ -96,18 +112,3 @@ def coming_sentence(coming: Coming, mode: Mode, rate: Callable[[float], str], tz
     saving = f", saving {rate(coming.saves_usd_per_hour)}" if coming.saves_usd_per_hour else ""
     unpriced = f" (unknown for {coming.unpriced:,})" if coming.unpriced and saving else ""
     return f"{begin}{count_noun(len(coming.dated), 'action')} by {last}{saving}{unpriced}"
-
-
-def _dated(finding: Finding, action: NextAction, at: datetime) -> ComingAction:
-    return ComingAction(
-        finding=finding,
-        action=action.step,
-        at=at,
-        saves_usd_per_hour=action.saves_usd_per_hour,
-        because=ON_HOLD if finding.step.name is StepName.HOLD else action.blocked_because,
-    )
-
-
-def _blocked_group(because: str, findings: Sequence[Finding]) -> BlockedGroup:
-    possible = [f.could.saves_usd_per_hour or 0 for f in findings if f.could and f.could.at]
-    return BlockedGroup(because=clean_line(because, 300), findings=tuple(findings), could_usd_per_hour=sum(possible))

@@ -57,9 +57,30 @@ class CoverageGap:
 
 
 def coverage_maps(report: Report) -> list[CoverageMap]:
-    """One map per cloud, by name."""
-    rows = report.cloud_rows
-    return [_coverage_map(cloud, [row for row in rows if row.cloud == cloud]) for cloud in sorted({row.cloud for row in rows})]
+    """One map per cloud, by name. Of several rows about one place and kind, the worst counts."""
+    maps = []
+    for cloud in sorted({row.cloud for row in report.cloud_rows}):
+        rows = [row for row in report.cloud_rows if row.cloud == cloud]
+        kinds = sorted({row.kind for row in rows})
+        names = {row.account: row.account_name for row in rows if row.account_name}
+        cells: dict[tuple[str, str | None], dict[str, Coverage]] = {}
+        for row in rows:
+            here = cells.setdefault((row.account, row.region), {})
+            known = here.get(row.kind)
+            if known is None or known.status is Status.OK or WORST_FIRST.index(row.status) < WORST_FIRST.index(known.status):
+                here[row.kind] = row
+        places = [
+            MapRow(
+                name=clean_line(f"{names.get(account, account)} {region or ''}".strip()),
+                account=clean_line(account) if account in names else None,
+                cells=[*map(here.get, kinds)],
+                gaps=sum(cell.status is not Status.OK for cell in here.values()),
+            )
+            for (account, region), here in cells.items()
+        ]
+        places.sort(key=lambda place: (-place.gaps, place.name))
+        maps.append(CoverageMap(cloud=cloud, kinds=[*map(clean_line, kinds)], places=places))
+    return maps
 
 
 def coverage_gaps(report: Report) -> list[CoverageGap]:
@@ -116,27 +137,6 @@ def _gap_place(where: str, kinds: Sequence[str], cloud: str, again: bool) -> str
         return f"all of {clean_line(cloud) if where == UNKNOWN_ACCOUNT else where}"
     named = f"the same {len(kinds)} kinds" if again and len(kinds) > 1 else ", ".join(kinds)
     return f"{named} in {where}"
-
-
-def _coverage_map(cloud: str, rows: Sequence[Coverage]) -> CoverageMap:
-    kinds = sorted({row.kind for row in rows})
-    names = {row.account: row.account_name for row in rows if row.account_name}
-    cells: dict[tuple[str, str | None], dict[str, Coverage]] = {}
-    for row in rows:
-        here = cells.setdefault((row.account, row.region), {})
-        known = here.get(row.kind)
-        if known is None or known.status is Status.OK or WORST_FIRST.index(row.status) < WORST_FIRST.index(known.status):
-            here[row.kind] = row
-    shown = [_map_row(names.get(account), account, region, [*map(here.get, kinds)]) for (account, region), here in cells.items()]
-    return CoverageMap(
-        cloud=cloud, kinds=[*map(clean_line, kinds)], places=sorted(shown, key=lambda place: (-place.gaps, place.name))
-    )
-
-
-def _map_row(name: str | None, account: str, region: str | None, cells: Sequence[Coverage | None]) -> MapRow:
-    gaps = sum(cell.status is not Status.OK for cell in cells if cell)
-    where = clean_line(f"{name or account} {region or ''}".strip())
-    return MapRow(name=where, account=clean_line(account) if name else None, cells=cells, gaps=gaps)
 
 
 def locations(findings: Iterable[Finding]) -> dict[tuple[Target, str], str]:

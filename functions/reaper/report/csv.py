@@ -13,12 +13,11 @@ import io
 import json
 import re
 import unicodedata
-from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
-from reaper.case import Finding, Report
+from reaper.case import Report
 from reaper.report import summary
 from reaper.report.json import finding_json
 from reaper.text import DOLLARS, printable
@@ -40,7 +39,7 @@ its costs and unit prices are those of a bill."""
 
 
 def render(report: Report) -> str:
-    """A header and one row per finding. Unknown numbers are empty cells. Tags: a column for each key of `report.tags`, or one with all of them.
+    """A header and one row per finding. What is unknown is an empty cell. Tags: a column for each key of `report.tags`, or one for all.
 
     If people read another currency than the dollar, its two columns come last.
     """
@@ -51,31 +50,20 @@ def render(report: Report) -> str:
     shown_names = [f"{currency.code}_per_hour", f"wasted_{currency.code}"] if converted else []
     writer.writerow([*(FOCUS_NAMES.get(name, name) for name in (*COLUMNS, *tag_names)), *shown_names])
     for finding in report.findings:
-        row = _row(finding)
-        cells = [*(row[column] for column in COLUMNS), *_tag_cells(finding, keys)]
+        claimed, share, price = finding.owner.claimed, finding.host_share, finding.price or finding.host_share
+        row = finding_json(finding) | {
+            "owner": finding.owner.address,
+            "owner_claimed": claimed.address if claimed else None,
+            "host_share_usd_per_hour": share.usd_per_hour if share else None,
+            "price_source": price.source if price else None,
+            "price_as_of": price.as_of if price else None,
+        }
+        tags = finding.case.resource.tags
+        all_tags = None if tags is None else json.dumps(dict(tags), ensure_ascii=False, sort_keys=True)
+        cells = [*(row[column] for column in COLUMNS), *([summary.tag_value(finding, key) for key in keys] or [all_tags])]
         cells += [None if (usd := row[column]) is None else round(usd * currency.rate, 6) for column in converted]
         writer.writerow([safe_cell(cell) for cell in cells])
     return out.getvalue()
-
-
-def _row(finding: Finding) -> dict[str, Any]:
-    """The cells by column, for those of COLUMNS."""
-    claimed, share, price = finding.owner.claimed, finding.host_share, finding.price or finding.host_share
-    return finding_json(finding) | {
-        "owner": finding.owner.address,
-        "owner_claimed": claimed.address if claimed else None,
-        "host_share_usd_per_hour": share.usd_per_hour if share else None,
-        "price_source": price.source if price else None,
-        "price_as_of": price.as_of if price else None,
-    }
-
-
-def _tag_cells(finding: Finding, keys: Sequence[str]) -> list[str | None]:
-    """The values under those keys; without keys all tags as JSON. Empty cells if the tags couldn't be read."""
-    if keys:
-        return [summary.tag_value(finding, key) for key in keys]
-    tags = finding.case.resource.tags
-    return [None if tags is None else json.dumps(dict(tags), ensure_ascii=False, sort_keys=True)]
 
 
 def safe_cell(value: Any) -> Any:

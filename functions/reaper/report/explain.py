@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from difflib import get_close_matches
-from typing import NamedTuple
 
-from reaper.case import Evidence, Finding, FinishedRun, Owner, Price, Report
+from reaper.case import Evidence, Finding, FinishedRun, Price, Report
 from reaper.duration import format_duration
 from reaper.ledger.rows import HistoryEntry
 from reaper.model import Ceiling, Confidence, Memory, NextAction, Role, State, StepName
@@ -46,7 +45,7 @@ class ExplainContext:
 def render(report: Report, wanted: str, known: ExplainContext) -> str | None:
     """The explanation of every resource with that ID or name, or the only one with such a part; None if there is none."""
     texts = [
-        "\n".join(explain_row(SavedFinding.model_validate(finding_json(f)), report.run, Live(f, known))) + "\n"
+        "\n".join(explain_row(SavedFinding.model_validate(finding_json(f)), report.run, (f, known))) + "\n"
         for f in matching_findings(report, wanted)
     ]
     return "\n".join(texts) or None
@@ -89,15 +88,10 @@ def explained_ids(wanted: str, names: Mapping[str, str]) -> list[str]:
     return ids if is_whole or len(ids) == 1 else []
 
 
-class Live(NamedTuple):
-    """What isn't in a report about one of its resources."""
-
-    finding: Finding
-    known: ExplainContext
-
-
-def explain_row(row: SavedFinding, run: SavedRun | FinishedRun, live: Live | None = None) -> Iterator[str]:
-    """The lines about one resource."""
+def explain_row(
+    row: SavedFinding, run: SavedRun | FinishedRun, live: tuple[Finding, ExplainContext] | None = None
+) -> Iterator[str]:
+    """The lines about one resource. `live`: what isn't in a report about it."""
     yield clean_whole(row.name)
     yield explain_line("id", row.id)
     if live is None:
@@ -110,13 +104,13 @@ def explain_row(row: SavedFinding, run: SavedRun | FinishedRun, live: Live | Non
     if live:
         yield from _checked_lines(*live)
     yield from _rule_lines(row, run.started_at)
-    if live and (protected := live.finding.case.rule.protected_because):
+    if live and (protected := live[0].case.rule.protected_because):
         yield explain_line("protected", protected)
     yield from map(_signal_line, row.evidence)
     sure, idle_for = f" ({row.confidence})" if row.confidence else "", timedelta(seconds=row.idle_for_s or 0)
     idle = f", idle for {format_duration(idle_for)}" if idle_for else ""
     yield explain_line("verdict", f"{row.state}{sure}{idle}: {row.because}")
-    yield from _memory_lines(row.id, live.known) if live else _saved_memory_lines(row)
+    yield from _memory_lines(row.id, live[1]) if live else _saved_memory_lines(row)
     if live:
         finding, known = live
         for action, blocked in finding.case.blocked.items():
@@ -129,7 +123,10 @@ def explain_row(row: SavedFinding, run: SavedRun | FinishedRun, live: Live | Non
     if live is None:
         yield explain_line("outcome", ": ".join(part for part in (row.outcome, row.outcome_because, row.error) if part))
     yield from _date_lines(*live) if live else ()
-    yield from _owner_lines(row.owner)
+    yield explain_line("owner", f"{clean_line(row.owner.address or 'none')} ({clean_line(row.owner.source, 300)})")
+    if claimed := row.owner.claimed:
+        named = f"{clean_line(claimed.address)} according to {clean_line(claimed.source)}"
+        yield explain_line("", f"{named}, not in owners.domains: may not be mailed")
 
 
 def _next_text(following: NextAction, currency: Currency) -> str:
@@ -172,7 +169,7 @@ def _forbidden_because(finding: Finding, action: StepName, known: ExplainContext
 
 
 def _checked_lines(finding: Finding, known: ExplainContext) -> Iterator[str]:
-    """Each rule of the policy, up to the first that matches."""
+    """The policy's rules up to the first that matches."""
     for name, fits, lacking in rules.explain_matches(known.policy, finding.case.resource, finding.case.usd_per_hour):
         names = ", ".join(lacking)
         why = {True: "matches", None: f"may match: {names} unknown", False: f"doesn't match: {names}"}[fits]
@@ -207,14 +204,6 @@ def _tag_lines(tags: Mapping[str, str] | None) -> Iterator[str]:
     yield from (explain_line("", f"{key}={tags[key]}") for key in order)
 
 
-def _owner_lines(owner: Owner) -> Iterator[str]:
-    """The address for notices, and an owner that a tag claims but that may not be mailed."""
-    yield explain_line("owner", f"{clean_line(owner.address or 'none')} ({clean_line(owner.source, 300)})")
-    if owner.claimed:
-        claimed = f"{clean_line(owner.claimed.address)} according to {clean_line(owner.claimed.source)}"
-        yield explain_line("", f"{claimed}, not in owners.domains: may not be mailed")
-
-
 def _signal_line(evidence: Evidence) -> str:
     parts = ", ".join(_signal_parts(evidence)) + ("" if evidence.complete else ", INCOMPLETE")
     return explain_line(evidence.role, f"{f'{evidence.signal} {evidence.subject}'.strip()}: {parts}")
@@ -235,7 +224,6 @@ def _signal_parts(evidence: Evidence) -> Iterator[str]:
 
 
 def _saved_memory_lines(row: SavedFinding) -> Iterator[str]:
-    """The dates that a report has of the ledger."""
     if row.memory is None:
         yield explain_line("memory", "no ledger record in the report")
     for name, when in (row.memory or {}).items():

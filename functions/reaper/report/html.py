@@ -78,29 +78,21 @@ def render(report: Report) -> str:
         basis=price_basis(report.idle, report.run.currency),
         paused=clean_line(paused_sentence(report.run.pause), 300),
         fold=MAX_OPEN_PLACES,
-        style=Markup(_asset("report.css")),
-        script=Markup(_script()),
-        policy=content_security_policy(),
-        icon=f"data:image/svg+xml,{quote(_asset('report.svg'))}",
         data=Markup(page_data(findings, report.run)),
+        **_assets(),
     )
 
 
-def content_security_policy() -> str:
-    """The page's content security policy: this style, this script, images inside the page, and nothing else."""
-    style, script = (b64encode(sha256(text.encode()).digest()).decode() for text in (_asset("report.css"), _script()))
-    allowed = f"style-src 'sha256-{style}'; script-src 'sha256-{script}'; img-src data:"
-    return f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'"
-
-
 @cache
-def _script() -> str:
-    return "".join(["'use strict';\n", *(_asset(name) for name in ("draw.js", "detail.js", "group.js", "table.js"))])
-
-
-@cache
-def _asset(name: str) -> str:
-    return (files("reaper.report") / name).read_text("utf-8")
+def _assets() -> dict[str, str]:
+    """The page's style, script and icon, and its content security policy: these, images inside the page, and nothing else."""
+    names = ("report.css", "report.svg", "draw.js", "detail.js", "group.js", "table.js")
+    style, icon, *scripts = ((files("reaper.report") / name).read_text("utf-8") for name in names)
+    script = "".join(["'use strict';\n", *scripts])
+    hashes = [b64encode(sha256(text.encode()).digest()).decode() for text in (style, script)]
+    allowed = f"style-src 'sha256-{hashes[0]}'; script-src 'sha256-{hashes[1]}'; img-src data:"
+    policy = f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'"
+    return {"style": Markup(style), "script": Markup(script), "icon": f"data:image/svg+xml,{quote(icon)}", "policy": policy}
 
 
 @cache
@@ -120,15 +112,12 @@ def _template() -> Template:
     return open_templates("reaper.report", filters).get_template("report.html.j2")
 
 
-class WordList:
-    """Each distinct text once, in the order of first use; -1 means none."""
-
-    def __init__(self) -> None:
-        self.places: dict[str, int] = {}
+class WordList(dict[str, int]):
+    """Each distinct text once with its place, in the order of first use; -1 means none."""
 
     def __call__(self, text: str | None, most: int = 120) -> int:
         """The place of the text, which is also made harmless."""
-        return -1 if text is None else self.places.setdefault(clean_line(text, most), len(self.places))
+        return -1 if text is None else self.setdefault(clean_line(text, most), len(self))
 
 
 def page_data(findings: Iterable[Finding], run: FinishedRun) -> str:
@@ -150,7 +139,7 @@ def page_data(findings: Iterable[Finding], run: FinishedRun) -> str:
         "fields": fields,
     }
     lines = ",\n".join(_json_text(list(row.values())) for row in rows)
-    return f'{_json_text(head)[:-1]},\n"rows":[{lines}],\n"words":{_json_text(list(words.places))}}}'
+    return f'{_json_text(head)[:-1]},\n"rows":[{lines}],\n"words":{_json_text(list(words))}}}'
 
 
 def sorted_for_page(findings: Iterable[Finding]) -> list[Finding]:
@@ -266,11 +255,9 @@ def chart_bars(report: Report, label: Callable[[Finding], str]) -> list[ChartBar
     """One bar for each label of idle resources, most expensive first."""
     groups = summary.groups_by_cost(report.idle, label, MAX_BARS)
     longest = max((group.money.usd_per_hour for group in groups), default=0) or 1
-    shares = [
-        [
-            round(100 * money_of(f for f in group.findings if f.case.verdict.confidence is sure).usd_per_hour / longest, 2)
-            for sure in (Confidence.PROVEN, Confidence.LIKELY)
-        ]
-        for group in groups
-    ]
-    return [ChartBar(group=group, proven=proven, likely=likely) for group, (proven, likely) in zip(groups, shares, strict=True)]
+    bars = []
+    for group in groups:
+        by_evidence = [[f for f in group.findings if f.case.verdict.confidence is sure] for sure in Confidence]
+        proven, likely = (round(100 * money_of(same).usd_per_hour / longest, 2) for same in by_evidence)
+        bars.append(ChartBar(group=group, proven=proven, likely=likely))
+    return bars

@@ -21,6 +21,8 @@ from reaper.savings.totals import Saved
 SCHEMA = 1
 MEMORY_COLUMNS = ("idle_since", "warned_at", "snoozed_until")
 """The columns of the ledger that the report has."""
+EVIDENCE_COLUMNS = ("signal", "subject", "role", "points", "last_busy", "peak", "complete", "busy_above", "seen_at")
+"""All but what is drawn."""
 
 
 def render(report: Report) -> str:
@@ -54,12 +56,12 @@ def _frame_json(report: Report) -> dict[str, Any]:
         "schema": SCHEMA,
         "run": {
             "id": run.id,
-            "started_at": utc_text(run.started_at),
-            "finished_at": utc_text(run.finished_at),
+            "started_at": run.started_at,
+            "finished_at": run.finished_at,
             "mode": run.mode.value,
             "version": run.version,
             "policy_sha256": run.policy_sha256,
-            "paused_until": utc_text(run.pause.until) if run.pause else None,
+            "paused_until": run.pause.until if run.pause else None,
             "report_tags": list(run.report_tags),
             "budgets": [asdict(budget) for budget in run.budgets],
             "currency": {name: value or None for name, value in asdict(run.currency).items()},
@@ -69,15 +71,13 @@ def _frame_json(report: Report) -> dict[str, Any]:
                 "gb_seconds": run.gb_seconds,
             },
         },
-        "coverage": [
-            {**asdict(row), "status": row.status.value, "calls": dict(sorted(row.calls.items()))} for row in report.coverage
-        ],
+        "coverage": [{**asdict(row), "calls": dict(sorted(row.calls.items()))} for row in report.coverage],
         "savings": {"month_to_date": _saved_json(report.savings.month), "last_30_days": _saved_json(report.savings.recent)}
         if report.savings
         else None,
         "totals": asdict(report.totals),
     }
-    return {key: _finite(value) for key, value in frame.items()}
+    return {key: _plain(value) for key, value in frame.items()}
 
 
 def finding_json(finding: Finding) -> dict[str, Any]:
@@ -94,13 +94,13 @@ def finding_json(finding: Finding) -> dict[str, Any]:
         "region": resource.region,
         "size": resource.size or None,
         "status": resource.status or None,
-        "created": utc_text(resource.created),
-        "changed": utc_text(resource.changed),
+        "created": resource.created,
+        "changed": resource.changed,
         "state": verdict.state.value,
         "confidence": verdict.confidence.value if verdict.confidence else None,
         "because": verdict.because,
         "idle_for_s": int(verdict.idle_for.total_seconds()) if verdict.idle_for else None,
-        "last_busy": utc_text(verdict.last_busy),
+        "last_busy": verdict.last_busy,
         "rule": rule.name,
         "rule_detail": _rule_json(rule),
         "rule_notes": list(rule.notes),
@@ -120,10 +120,10 @@ def finding_json(finding: Finding) -> dict[str, Any]:
         "error": finding.outcome.error,
         "next": next_json(finding.next) if finding.next else None,
         "could": next_json(finding.could) if finding.could else None,
-        "memory": {name: utc_text(getattr(memory, name)) for name in MEMORY_COLUMNS} if memory else None,
+        "memory": {name: getattr(memory, name) for name in MEMORY_COLUMNS} if memory else None,
         "evidence": [_evidence_json(e) for e in finding.evidence],
     }
-    return {key: _finite(value) for key, value in row.items()}
+    return {key: _plain(value) for key, value in row.items()}
 
 
 def utc_text(when: datetime | None) -> str | None:
@@ -131,19 +131,20 @@ def utc_text(when: datetime | None) -> str | None:
     return when.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="seconds") + "Z" if when else None
 
 
-def _finite(value: Any) -> Any:
-    """The value with null for every number that is not finite, such as the level of a signal that counts at any value."""
+def _plain(value: Any) -> Any:
+    """The value with times as text, and null for numbers that aren't finite, such as the level of a signal that counts at any value."""
+    if isinstance(value, datetime):
+        return utc_text(value)
     if isinstance(value, float):
         return value if isfinite(value) else None
     if isinstance(value, dict):
-        return {key: _finite(inner) for key, inner in value.items()}
-    return [_finite(inner) for inner in value] if isinstance(value, list) else value
+        return {key: _plain(inner) for key, inner in value.items()}
+    return [_plain(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _saved_json(saved: Saved) -> dict[str, Any]:
-    ours = saved.ours
-    sums = {"saved_usd": ours.saved_usd, "prompted_usd": saved.prompted.saved_usd, "unpriced_hours": ours.unpriced_hours}
-    return {"since": utc_text(saved.since), **sums}
+    sums = {"saved_usd": saved.ours.saved_usd, "prompted_usd": saved.prompted.saved_usd}
+    return {"since": saved.since, **sums, "unpriced_hours": saved.ours.unpriced_hours}
 
 
 def _rule_json(rule: Rule) -> dict[str, Any]:
@@ -155,7 +156,7 @@ def _rule_json(rule: Rule) -> dict[str, Any]:
         "idle_after": duration.policy_duration(rule.idle_after),
         "grace": f"{rule.business_days.count}bd" if rule.business_days else duration.policy_duration(rule.grace),
         "then": {"action": "delete", "after": duration.policy_duration(after)} if after else None,
-        "freezes": [{**asdict(each), "start": utc_text(each.start), "end": utc_text(each.end)} for each in rule.freezes],
+        "freezes": [asdict(freeze) for freeze in rule.freezes],
         "waits_because": rule.waits_because,
         "hours": {"on": on, "tz": hours.tz, "start": hours.restart, "force": hours.force, "except": list(hours.calendars)}
         if hours
@@ -174,14 +175,4 @@ def _price_json(price: Price) -> dict[str, Any]:
 
 def _evidence_json(row: Evidence) -> dict[str, Any]:
     peak = None if row.peak is None else round(row.peak, 4)
-    return {
-        "signal": row.signal,
-        "subject": row.subject or None,
-        "role": row.role.value,
-        "points": row.points,
-        "last_busy": utc_text(row.last_busy),
-        "peak": peak,
-        "complete": row.complete,
-        "busy_above": row.busy_above,
-        "seen_at": utc_text(row.seen_at),
-    }
+    return {name: getattr(row, name) for name in EVIDENCE_COLUMNS} | {"subject": row.subject or None, "peak": peak}

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from reaper.case import Finding, Report
 from reaper.duration import short_duration
-from reaper.model import Target
 from reaper.pending.stop_switch import paused_sentence
 from reaper.policy import owners
 from reaper.prices import price_basis
 from reaper.report import coverage_map, summary
-from reaper.text import Currency, clean_line, count_noun, format_usd, usd_cell
+from reaper.text import clean_line, count_noun, format_usd, usd_cell
 
 
 def render(report: Report) -> str:
@@ -43,7 +42,6 @@ def _headline(report: Report) -> str:
 
 
 def _section(title: str, lines: Iterable[str]) -> str:
-    """A heading and a list; empty without lines."""
     text = "\n".join(lines)
     return f"## {title}\n\n{text}" if text else ""
 
@@ -68,30 +66,18 @@ def _idle_table(report: Report) -> list[str]:
     if not report.idle:
         return []
     hint, places = owners.hint(f.owner for f in report.idle), coverage_map.locations(report.findings)
+    currency = report.run.currency
     rows = [
-        f"| {report.run.currency.sign}/hour | wasted | idle for | resource | kind | region | owner | why |",
+        f"| {currency.sign}/hour | wasted | idle for | resource | kind | region | owner | why |",
         "| ---: | ---: | ---: | --- | --- | --- | --- | --- |",
-        *(_idle_row(f, places, report.run.currency) for f in report.idle),
     ]
+    for finding in report.idle:
+        resource, verdict = finding.case.resource, finding.case.verdict
+        money = (finding.price.usd_per_hour if finding.price else None, finding.wasted_usd)
+        cells = [*(usd_cell(usd, currency) for usd in money), short_duration(verdict.idle_for) if verdict.idle_for else ""]
+        cells += [resource.name, resource.kind, places[resource.target, resource.region], owners.shown(finding.owner) or ""]
+        rows.append("| " + " | ".join(map(_escaped, [*cells, f"{verdict.confidence}: {verdict.because}"])) + " |")
     return [_section("Idle", rows), f"{_escaped(hint, 500)}." if hint else ""]
-
-
-def _idle_row(finding: Finding, places: Mapping[tuple[Target, str], str], currency: Currency) -> str:
-    resource, verdict = finding.case.resource, finding.case.verdict
-    price = usd_cell(finding.price.usd_per_hour if finding.price else None, currency)
-    wasted = usd_cell(finding.wasted_usd, currency)
-    length = short_duration(verdict.idle_for) if verdict.idle_for else ""
-    cells = [
-        price,
-        wasted,
-        length,
-        resource.name,
-        resource.kind,
-        places[resource.target, resource.region],
-        owners.shown(finding.owner) or "",
-        f"{verdict.confidence}: {verdict.because}",
-    ]
-    return "| " + " | ".join(_escaped(cell) for cell in cells) + " |"
 
 
 def _coverage_blocks(report: Report) -> list[str]:
@@ -104,5 +90,4 @@ def _coverage_blocks(report: Report) -> list[str]:
 
 
 def _escaped(value: str, most: int = 120) -> str:
-    """Text without a meaning in Markdown and HTML."""
     return re.sub(r"([\\`*_{}\[\]<>()#|!~@])", r"\\\1", clean_line(value, most)).replace("&", "&amp;")

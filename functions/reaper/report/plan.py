@@ -18,7 +18,7 @@ from reaper.pending.plan_file import PlanFile, PlannedAction
 from reaper.report import summary
 from reaper.report.coming import ComingAction, coming_actions, coming_sentence
 from reaper.report.table import INDENT, REASON, Row, table_lines, wrap
-from reaper.report.text import ACTION_STAGES, hold_lines, short_kind, title_lines
+from reaper.report.text import ACTION_STAGES, hold_lines, resource_cells, title_lines
 from reaper.text import DOLLARS, Currency, clean_line, count_noun, first_few, format_day, format_usd
 
 COMING_STAGES = (("owner", 20), ("resource", 24), ("region", 0), ("owner", 0), ("resource", 14), ("kind", 0), ("resource", 8))
@@ -103,10 +103,9 @@ def _coming_row(coming: ComingAction, currency: Currency) -> Row:
     resource, saves = finding.case.resource, coming.saves_usd_per_hour
     return {
         "date": format_day(coming.at),
-        "action": registry.action_noun(resource.kind, coming.action, resource.stop_by),
+        "action": coming.noun,
         "saves/hour": "?" if saves is None else format_usd(saves, 2, currency),
-        "resource": Text(clean_line(resource.name), style="bold"),
-        "kind": clean_line(short_kind(resource.kind)),
+        **resource_cells(resource.name, resource.kind),
         "region": clean_line(resource.region),
         "owner": clean_line(finding.owner.address or "no owner"),
         REASON: clean_line(coming.because or ""),
@@ -125,8 +124,7 @@ def _row(action: PlannedAction, several: bool, currency: Currency) -> Row:
     return {
         "action": registry.action_noun(action.kind, action.action, action.stop_by),
         "saves/hour": "?" if saves is None else format_usd(saves, 2, currency),
-        "resource": Text(clean_line(action.name), style="bold"),
-        "kind": clean_line(short_kind(action.kind)),
+        **resource_cells(action.name, action.kind),
         **where,
         "owner": clean_line(action.owner or "no owner"),
     }

@@ -6,27 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from reaper.case import (
-    HOURS_A_MONTH,
-    PLANNED,
-    Case,
-    Coverage,
-    Finding,
-    FinishedRun,
-    Outcome,
-    Price,
-    Report,
-    Step,
-    money_of,
-)
-from reaper.coverage import (
-    PlaceName,
-    add_failure_row,
-    failure_row,
-    place_name,
-    summed_failures,
-    with_replaced_rows,
-)
+from reaper.case import HOURS_A_MONTH, PLANNED, Case, Coverage, Finding, FinishedRun, Outcome, Price, Report, Step, money_of
+from reaper.coverage import PlaceName, add_failure_row, failure_row, place_name, summed_failures, with_replaced_rows
 from reaper.errors import CloudError, ReaperError, Reason
 from reaper.handover import Acted, Decided, Decision, Observed
 from reaper.model import BudgetUse, Memory, State, Status, StepName
@@ -35,17 +16,19 @@ from reaper.pending import stop_switch
 from reaper.planning import reasons
 from reaper.policy.accepted import expiry_notes, unmatched_notes
 from reaper.policy.own_prices import Budget
-from reaper.savings.overview import Overview, read_overview
-
-FindingKey = tuple[str, str]
-"""ID and name: some IDs occur more than once in a list."""
+from reaper.savings.overview import read_overview
 
 
 def run_coverage(
     parts: Sequence[Observed], decided: Decided, acted: Sequence[Acted]
 ) -> tuple[tuple[Coverage, ...], list[Coverage]]:
     """The rows about clouds, with the calls of acting in them, and those about failures in the reaper itself."""
-    observed = _without_repeated_rows(row for part in parts for row in part.coverage)
+    by_place: dict[PlaceName, list[Coverage]] = {}
+    for row in (row for part in parts for row in part.coverage):
+        same_place = by_place.setdefault(place_name(row), [])
+        if row not in same_place:  # each step of a workflow that can't open an account says so about all of it
+            same_place.append(row)
+    observed = [row for same_place in by_place.values() for row in same_place]
     calls = {
         (target_acted.target.cloud, target_acted.target.account, target_acted.target.region, kind.kind): kind.calls
         for target_acted in acted
@@ -58,16 +41,6 @@ def run_coverage(
     for row in (row for target_acted in acted for row in target_acted.coverage if row.kind != "acts"):
         add_failure_row(rows, row)
     return cloud_rows, rows
-
-
-def _without_repeated_rows(rows: Iterable[Coverage]) -> list[Coverage]:
-    """The rows, equal ones once: each step of a workflow that can't open an account says so about all of it."""
-    rows_by_place: dict[PlaceName, list[Coverage]] = {}
-    for row in rows:
-        same_place = rows_by_place.setdefault(place_name(row), [])
-        if row not in same_place:
-            same_place.append(row)
-    return [row for same_place in rows_by_place.values() for row in same_place]
 
 
 def run_report(findings: Iterable[Finding], coverage: Iterable[Coverage], decided: Decided, context: ConcludeContext) -> Report:
@@ -92,7 +65,12 @@ def run_report(findings: Iterable[Finding], coverage: Iterable[Coverage], decide
         budgets=tuple(_budget_use(budget, findings) for budget in context.policy.budgets),
         acceptances={note: True for _, note in ending} | dict.fromkeys(unmatched, False),
     )
-    savings = _read_savings(context, rows)
+    savings = None
+    if context.ledger and not context.notices_only:
+        try:
+            savings = read_overview(context.ledger, context.policy.report.tags, context.clock())
+        except ReaperError as error:
+            add_failure_row(rows, failure_row("ledger", error))
     return Report(run=finished, coverage=tuple(rows), findings=findings, savings=savings)
 
 
@@ -109,24 +87,17 @@ def _budget_use(budget: Budget, findings: Iterable[Finding]) -> BudgetUse:
     )
 
 
-def _read_savings(context: ConcludeContext, rows: list[Coverage]) -> Overview | None:
-    if context.ledger is None or context.notices_only:
-        return None
-    try:
-        return read_overview(context.ledger, context.policy.report.tags, context.clock())
-    except ReaperError as error:
-        add_failure_row(rows, failure_row("ledger", error))
-        return None
-
-
 def join_findings(parts: Iterable[Observed], decided: Decided, acted: Iterable[Acted]) -> list[Finding]:
     """A finding for each case, in the order of the parts, and for each decision about a case that the parts no longer have."""
     decisions = {finding_key(decision.case): decision for decision in decided.decisions}
     outcomes = {resource_id: outcome for part in acted for resource_id, outcome in part.outcomes.items()}
-    findings: dict[FindingKey, Finding] = {}
+    findings: dict[tuple[str, str], Finding] = {}
     for case in (case for part in parts for case in part.cases):
-        decision = decisions.get(finding_key(case))
-        findings[finding_key(case)] = _decided_finding(decision, outcomes) if decision else _undecided_finding(case)
+        if decision := decisions.get(finding_key(case)):
+            findings[finding_key(case)] = _decided_finding(decision, outcomes)
+        else:
+            nothing = Step(name=StepName.NONE, because=reasons.nothing_to_do_because(case, Memory()))
+            findings[finding_key(case)] = finding_of(case, nothing, PLANNED)
     for key, decision in decisions.items():
         if key not in findings:
             findings[key] = _decided_finding(decision, outcomes)
@@ -145,8 +116,8 @@ def _with_host_share(finding: Finding, prices: Mapping[str, Price | None]) -> Fi
     return replace(finding, host_share=replace(host, usd_per_hour=usd, source=source))
 
 
-def finding_key(case: Case) -> FindingKey:
-    """The key of a finding within one report."""
+def finding_key(case: Case) -> tuple[str, str]:
+    """The key of a finding within one report, ID and name: some IDs occur more than once in a list."""
     return case.resource.id, case.resource.name
 
 
@@ -164,10 +135,6 @@ def _decided_finding(decision: Decision, outcomes: Mapping[str, Outcome]) -> Fin
     outcome = outcomes.get(decision.case.resource.id, decision.outcome)
     finding = finding_of(decision.reported_case, decision.step, outcome)
     return finding if finding.is_done else replace(finding, next=decision.next, could=decision.could)
-
-
-def _undecided_finding(case: Case) -> Finding:
-    return finding_of(case, Step(name=StepName.NONE, because=reasons.nothing_to_do_because(case, Memory())), PLANNED)
 
 
 def finding_of(case: Case, step: Step, outcome: Outcome) -> Finding:

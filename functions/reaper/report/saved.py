@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AliasPath, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from reaper.calendars.terms import Freeze
 from reaper.case import Coverage, Evidence, Owner, Price
@@ -95,17 +95,10 @@ class SavedFinding(_Section):
     evidence: tuple[Annotated[Evidence, BeforeValidator(_empty_for_null)], ...]
 
 
-class SavedCost(_Section):
-    """`run.cost`: what the run asked for."""
-
-    metrics_requested: int
-
-
 class SavedRun(_Section):
     """When and how the report was made."""
 
-    cost: SavedCost
-
+    metrics_requested: int = Field(validation_alias=AliasPath("cost", "metrics_requested"))
     id: str
     started_at: AwareDatetime
     mode: str

@@ -21,6 +21,7 @@ from reaper.text import Currency, clean_line, count_noun, first_few, format_usd,
 Item = TypeVar("Item")
 MAX_ACCEPTANCES = 10
 NOTICE_WORDS = {StepName.WARN: "owner notified", StepName.REMIND: "owner reminded"}
+STEP_WORDS = {StepName.WARN: "notify the owner", StepName.REMIND: "remind the owner"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -320,32 +321,21 @@ def progress_words(finding: Finding, mode: Mode) -> tuple[str, str]:
     Both come from one place, so that they can't contradict each other.
     """
     step, result = finding.step.name, finding.outcome.result
+    words = STEP_WORDS.get(step, step.value)
     if step is StepName.HOLD:
         return "On hold", "until a person releases it"
-    if result is Result.PLANNED:
-        no_address = step in NOTICE_WORDS and not finding.owner.address
-        return "Next", f"{_next_words(finding, mode)}{', but it has no owner address' if no_address else ''}"
     if result is Result.DONE:
         return "Done", NOTICE_WORDS.get(step) or action_word(finding)
-    return result.value.capitalize(), _step_words(step)
-
-
-def _next_words(finding: Finding, mode: Mode) -> str:
-    step = finding.step.name
+    if result is not Result.PLANNED:
+        return result.value.capitalize(), words
     if step is StepName.NONE:
-        return "nothing"
-    if not mode.writes:
-        return f"would {_step_words(step)}"
-    due = _due_title(mode)
-    return f"{step}: {due[0].lower()}{due[1:]}" if finding.is_action else f"{_step_words(step)}, but not in this run"
-
-
-def _step_words(step: StepName) -> str:
-    return {StepName.WARN: "notify the owner", StepName.REMIND: "remind the owner"}.get(step, step.value)
+        return "Next", "nothing"
+    due, no_address = _due_title(mode), step in NOTICE_WORDS and not finding.owner.address
+    later = f"{step}: {due[0].lower()}{due[1:]}" if finding.is_action else f"{words}, but not in this run"
+    return "Next", f"{later if mode.writes else f'would {words}'}{', but it has no owner address' if no_address else ''}"
 
 
 def _due_title(mode: Mode) -> str:
-    """The heading of actions that were only planned."""
     if not mode.writes:
         return "Would be carried out now"
     return "Due, waiting for `reaper apply`" if mode.announces and not mode.acts else "Due, not carried out"

@@ -75,7 +75,9 @@ def _report_lines(report: Report, width: int, explain: str) -> Iterator[Text]:
     yield from _team_table(report, width)
     if report.unknown:
         yield from title_lines(f"Unknown, never acted on ({len(report.unknown)})")
-        yield from _first_rows([_unknown_row(f) for f in report.unknown], width)
+        unknown = [(f.case.resource, f.case.verdict.because) for f in report.unknown]
+        rows = [{**resource_cells(r.name, r.kind), "why": clean_line(because, 300)} for r, because in unknown]
+        yield from _first_rows(rows, width)
     yield from coverage_lines(report, width)
 
 
@@ -124,7 +126,12 @@ def _idle_table(report: Report, places: Mapping[tuple[Target, str], str], width:
         return
     yield from title_lines(f"Idle, most expensive first ({len(report.idle)})")
     yield from table_lines([_idle_row(f, places, report.run.currency) for f in report.idle], IDLE_STAGES, width)
-    yield from _closing_lines(report, width, explain)
+    line = f"{_notice_count(report)}. For every signal:"
+    if len(f"{line} {explain}") <= width:
+        yield Text(f"{line} {explain}", style="dim")
+    else:  # uncut on a line of its own, to be pasted
+        yield from wrap(Text(line, style="dim"), width)
+        yield Text(f"  {explain}", style="dim")
     if hint := owners.hint(f.owner for f in report.idle):
         yield from wrap(Text(f"{hint}.", style="dim"), width)
     if any(f.host_share for f in report.idle):
@@ -145,23 +152,6 @@ def _team_table(report: Report, width: int) -> Iterator[Text]:
         yield from table_lines(rows, ((key, 20),), width)
 
 
-def _rate_cell(finding: Finding, currency: Currency) -> str:
-    """What it costs an hour, or in brackets its share of what its host costs."""
-    if share := finding.host_share:
-        return f"({usd_cell(share.usd_per_hour, currency)})"
-    return usd_cell(finding.price.usd_per_hour if finding.price else None, currency)
-
-
-def _closing_lines(report: Report, width: int, explain: str) -> Iterator[Text]:
-    """How many owners were notified, and the command for more; uncut on a line of its own if it doesn't fit, to be pasted."""
-    line = f"{_notice_count(report)}. For every signal:"
-    if len(f"{line} {explain}") <= width:
-        yield Text(f"{line} {explain}", style="dim")
-        return
-    yield from wrap(Text(line, style="dim"), width)
-    yield Text(f"  {explain}", style="dim")
-
-
 def _notice_count(report: Report) -> str:
     """How many owners were notified, or in an audit would be, and how many couldn't be."""
     due = [f for f in report.idle if f.step.name in NOTICES]
@@ -175,13 +165,13 @@ def _notice_count(report: Report) -> str:
 
 
 def _idle_row(finding: Finding, places: Mapping[tuple[Target, str], str], currency: Currency) -> Row:
-    resource, verdict = finding.case.resource, finding.case.verdict
+    resource, verdict, share = finding.case.resource, finding.case.verdict, finding.host_share
+    rate = usd_cell(finding.price.usd_per_hour if finding.price else None, currency)
     return {
-        f"{currency.sign}/hour": _rate_cell(finding, currency),
+        f"{currency.sign}/hour": f"({usd_cell(share.usd_per_hour, currency)})" if share else rate,
         "wasted": format_usd(finding.wasted_usd, 0, currency) if finding.wasted_usd is not None else "?",
         "idle for": short_duration(verdict.idle_for) if verdict.idle_for else "",
-        "resource": _name_cell(finding),
-        "kind": clean_line(short_kind(resource.kind)),
+        **resource_cells(resource.name, resource.kind),
         "size": clean_line(resource.size),
         "evidence": f"{verdict.confidence}: {_silent_signals(finding)}",
         **where_cell(places, resource),
@@ -195,12 +185,12 @@ def where_cell(places: Mapping[tuple[Target, str], str], resource: Resource) -> 
     return {"region": where} if all(place == region for (_, region), place in places.items()) else {"where": where}
 
 
-def _name_cell(finding: Finding) -> Text:
-    return Text(clean_line(finding.case.resource.name), style="bold")
+def resource_cells(name: str, kind: str) -> dict[str, str | Text]:
+    """Its name, and its kind in brief: `endpoint` for `sagemaker-endpoint`."""
+    return {"resource": Text(clean_line(name), style="bold"), "kind": clean_line(KIND_PREFIXES.sub("", kind))}
 
 
 def _first_rows(rows: Sequence[Row], width: int) -> Iterator[Text]:
-    """The first of them, and how many more there are."""
     most = len(rows) if width >= WIDE else MAX_ROWS
     yield from table_lines(rows[:most], ACTION_STAGES, width)
     if len(rows) > most:
@@ -212,39 +202,21 @@ def _action_row(finding: Finding, places: Mapping[tuple[Target, str], str], curr
     return {
         "action": summary.action_word(finding),
         f"{currency.sign}/hour": usd_cell(finding.case.usd_per_hour, currency),
-        "resource": _name_cell(finding),
-        "kind": clean_line(short_kind(resource.kind)),
+        **resource_cells(resource.name, resource.kind),
         **where_cell(places, resource),
         "owner": clean_line(owners.shown(finding.owner) or "no owner"),
         REASON: clean_line(summary.outcome_reason(finding), 500),
     }
 
 
-def _unknown_row(finding: Finding) -> Row:
-    return {
-        "resource": _name_cell(finding),
-        "kind": clean_line(short_kind(finding.case.resource.kind)),
-        "why": clean_line(finding.case.verdict.because, 300),
-    }
-
-
-def short_kind(kind: str) -> str:
-    """`endpoint` for `sagemaker-endpoint`."""
-    return KIND_PREFIXES.sub("", kind)
-
-
 def _silent_signals(finding: Finding) -> str:
-    """The silent signals in a word or two; of indirect evidence, what it is besides a date."""
+    """The silent signals in a word or two. Indirect evidence by SHORT_EVIDENCE, or its sentence up to the first comma."""
+    because = finding.case.verdict.because
     signals = list(dict.fromkeys(e.signal for e in finding.evidence if e.role is Role.ACTIVITY))
     if finding.case.verdict.confidence is Confidence.LIKELY or not signals:
-        return _short_evidence(finding.case.verdict.because)
+        known = (short for words, short in SHORT_EVIDENCE.items() if words in because)
+        return next(known, clean_line(UP_SINCE.sub("", because).partition(";")[0].partition(",")[0], 40))
     return f"no {clean_line(signals[0])}" + (f" +{len(signals) - 1}" if len(signals) > 1 else "")
-
-
-def _short_evidence(because: str) -> str:
-    """Indirect evidence in few words; a sentence without an entry in SHORT_EVIDENCE is shown up to its first comma."""
-    known = (short for words, short in SHORT_EVIDENCE.items() if words in because)
-    return next(known, clean_line(UP_SINCE.sub("", because).partition(";")[0].partition(",")[0], 40))
 
 
 def coverage_lines(report: Report, width: int) -> Iterator[Text]:

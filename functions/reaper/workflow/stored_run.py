@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass
 from hashlib import sha256
 
-from reaper.calendars.calendar import Calendar
+from reaper.calendars.terms import Calendar
 from reaper.errors import CloudError, Reason
 from reaper.ledger.rows import adapter
 from reaper.model import Account, Run, Target

@@ -43,6 +43,3 @@ def _body_content(message: Message) -> dict[str, dict[str, str]]:
 
 def _text_content(text: str) -> dict[str, str]:
     return {"Data": text, "Charset": "UTF-8"}
-
-
-CHANNEL = Channel

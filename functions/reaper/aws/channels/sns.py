@@ -69,6 +69,3 @@ def _attribute_value(value: AttributeValue) -> dict[str, str]:
         return {"DataType": "String.Array", "StringValue": json.dumps(value)}
     kind = "String" if isinstance(value, str) else "Number"
     return {"DataType": kind, "StringValue": str(value)}
-
-
-CHANNEL = Channel

@@ -77,6 +77,3 @@ def error_from_sdk(error: Exception) -> CloudError:
         return CloudError(Reason.DENIED, OPERATION, first_line(error), code="403", missing=OPERATION)
     reason = Reason.THROTTLED if error.status_code == 429 else Reason.REFUSED
     return CloudError(reason, OPERATION, first_line(error), code=str(error.status_code or ""))
-
-
-CHANNEL = Channel

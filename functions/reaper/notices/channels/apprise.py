@@ -5,6 +5,8 @@ Text is sent as plain text, so that each service's plugin escapes it; masked lin
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import apprise
 
 from reaper.errors import CloudError, Reason
@@ -16,12 +18,12 @@ TIMEOUT_S = 30
 OPERATION = "apprise:Notify"
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Channel:
     """One Apprise address."""
 
-    def __init__(self, spec: Apprise, context: ChannelContext) -> None:
-        self._spec = spec
-        self._context = context
+    spec: Apprise
+    context: ChannelContext
 
     def send(self, message: Message) -> str:
         """Send it and return the service's name, since chats have no receipts. Raises CloudError if the service doesn't accept it."""
@@ -45,14 +47,11 @@ class Channel:
 
     def _open_target(self) -> apprise.Apprise:
         """The opened address. Errors never repeat it: it is a secret."""
-        address = self._context.read_secret(self._spec.secret) if self._spec.secret else self._spec.url or ""
+        address = self.context.read_secret(self.spec.secret) if self.spec.secret else self.spec.url or ""
         asset = apprise.AppriseAsset(app_id="ML Idle Reaper", app_desc="ML Idle Reaper", app_url="", storage_mode="memory")
         target = apprise.Apprise(asset=asset)
         if not target.add(address.strip()) or len(target) != 1:
-            raise CloudError(Reason.REFUSED, OPERATION, f"{self._spec.secret or 'url'} is not a single Apprise address")
+            raise CloudError(Reason.REFUSED, OPERATION, f"{self.spec.secret or 'url'} is not a single Apprise address")
         for service in target:
             service.overflow_mode = apprise.OverflowMode.SPLIT
         return target
-
-
-CHANNEL = Channel

@@ -59,28 +59,17 @@ class ChannelContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenChannel:
-    """One opened channel: its name in reports, its readers, and the sender. `is_mail`: it goes to addresses, not to a room; `to`: the admins'."""
+    """Its name in reports, its readers, and the sender, or why there is none. `is_mail`: it goes to addresses. `to`: the admins'."""
 
     name: str
     readers: frozenset[Audience]
-    sender: Sender
+    sender: Sender | CloudError
     is_mail: bool = False
     to: tuple[str, ...] = ()
 
 
 Misses = dict[OpenChannel, list[CloudError]]
 """Why a channel couldn't be reached, for each message since the last one that it answered."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnavailableChannel:
-    """Takes the place of a channel that couldn't be opened, so that the others are still used."""
-
-    error: CloudError
-
-    def send(self, message: Message) -> str:
-        """Refuse it."""
-        raise self.error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,16 +85,23 @@ class Delivery:
 
 def open_channels(specs: Sequence[Any], context: ChannelContext) -> list[OpenChannel]:
     """The channels of a policy, in its order; nothing is connected or read yet. One that can't be opened refuses each message with the reason."""
-    return [
-        OpenChannel(
+    channels = []
+    for spec in specs:
+        module, extra = MODULE_BY_TYPE[spec.type]
+        try:
+            sender: Sender | CloudError = import_module(module).Channel(spec, context)
+        except ImportError as error:
+            why = f"it needs an extra: {install_command(extra)} ({error})"
+            sender = CloudError(Reason.REFUSED, f"channel {spec.type}", why)
+        channel = OpenChannel(
             name=spec.name or spec.type,
             readers=frozenset(spec.readers),
-            sender=_open_sender(spec, context),
+            sender=sender,
             is_mail=spec.is_mail,
             to=tuple(getattr(spec, "to", ())),
         )
-        for spec in specs
-    ]
+        channels.append(channel)
+    return channels
 
 
 def deliver(message: Message, channels: Sequence[OpenChannel], misses: Misses) -> list[Delivery]:
@@ -150,10 +146,11 @@ def errors_by_id(deliveries: Iterable[Delivery]) -> Mapping[str, str]:
 
 def deliver_one(message: Message, channel: OpenChannel, unreachable: CloudError | None = None) -> Delivery:
     """One message on one channel, regardless of its readers. `unreachable`: why the channel isn't tried at all."""
-    if unreachable is not None:
-        return Delivery(message=message, channel=channel.name, error=unreachable)
+    sender = unreachable or channel.sender
+    if isinstance(sender, CloudError):
+        return Delivery(message=message, channel=channel.name, error=sender)
     try:
-        return Delivery(message=message, channel=channel.name, receipt=channel.sender.send(message))
+        return Delivery(message=message, channel=channel.name, receipt=sender.send(message))
     except CloudError as error:
         return Delivery(message=message, channel=channel.name, error=error)
     except (ReaperError, OSError, ValueError) as error:
@@ -167,16 +164,6 @@ def _tried(message: Message, channel: OpenChannel, misses: Misses) -> Delivery:
     unreachable = delivery.error is not None and delivery.error.reason is Reason.UNREACHABLE
     misses[channel] = [*errors, delivery.error] if delivery.error and unreachable else []
     return delivery
-
-
-def _open_sender(spec: Any, context: ChannelContext) -> Sender:
-    module, extra = MODULE_BY_TYPE[spec.type]
-    try:
-        sender: Sender = import_module(module).CHANNEL(spec, context)
-    except ImportError as error:
-        why = f"it needs an extra: {install_command(extra)} ({error})"
-        return UnavailableChannel(error=CloudError(Reason.REFUSED, f"channel {spec.type}", why))
-    return sender
 
 
 def with_deployment_channels(declared: Sequence[Any], environ: Mapping[str, str]) -> list[Any]:
@@ -195,7 +182,9 @@ def with_deployment_channels(declared: Sequence[Any], environ: Mapping[str, str]
     if not declared:
         return list(channels)
     for_admins = {spec.type for spec in declared if Audience.ADMINS in spec.readers}
-    return [*declared, *(_admins_only(spec) for spec in channels if spec.type not in for_admins)]
+    only_admins = {"readers": [Audience.ADMINS]}
+    more = [spec for spec in channels if spec.type not in for_admins]
+    return [*declared, *(s.model_copy(update={**only_admins, "name": f"{s.type} of the deployment"}) for s in more)]
 
 
 def topic_channel(arn: str) -> Sns:
@@ -215,11 +204,6 @@ def _validated(model: type[Spec], values: Mapping[str, Any]) -> Spec:
         first = error.errors(include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"])
         raise SettingsError(f"REAPER_EMAIL_… or REAPER_TOPIC: {where}: {validation_text(first['msg'])}") from None
-
-
-def _admins_only(spec: Acs | Sns) -> Acs | Sns:
-    """The same for admins only, under a name of its own in reports."""
-    return spec.model_copy(update={"readers": [Audience.ADMINS], "name": f"{spec.type} of the deployment"})
 
 
 def tls_context() -> ssl.SSLContext:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
 from reaper.errors import CloudError, Reason
@@ -18,25 +19,23 @@ UNSAFE_IN_A_NAME = r"[^A-Za-z0-9.@_+'=-]+"
 """What isn't in an address. Addresses stay as they are, so that `reaper forget` finds them in the receipts."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Channel:
     """One directory, created with the first mail."""
 
-    def __init__(self, spec: Folder, context: ChannelContext) -> None:
-        self._folder = Path(spec.path)
-        self._context = context
+    spec: Folder
+    context: ChannelContext
 
     def send(self, message: Message) -> str:
         """Write it and return the path of the .eml. The same message written twice is one file."""
         to = message.to or ADMINS
         digest = hashlib.sha256(f"{to}\n{message.subject}\n{message.text}".encode("utf-8", "replace")).hexdigest()[:8]
-        path = self._folder / f"{re.sub(UNSAFE_IN_A_NAME, '-', to)[:80]}-{digest}.eml"
+        folder = Path(self.spec.path)
+        path = folder / f"{re.sub(UNSAFE_IN_A_NAME, '-', to)[:80]}-{digest}.eml"
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(mail_bytes(make_mail(message, SENDER, to, self._context.clock()), "\n"))
+            folder.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(mail_bytes(make_mail(message, SENDER, to, self.context.clock()), "\n"))
             path.with_suffix(".html").write_text(message.html, encoding="utf-8")
         except OSError as error:
-            raise CloudError(Reason.REFUSED, "folder:Write", f"{self._folder}: {error}") from error
+            raise CloudError(Reason.REFUSED, "folder:Write", f"{folder}: {error}") from error
         return str(path)
-
-
-CHANNEL = Channel

@@ -121,6 +121,3 @@ def without_parts(text: str, url: str) -> str:
     for piece in sorted({*pieces, *map(unquote, pieces)}, key=len, reverse=True):
         text = text.replace(piece, "…") if len(piece) >= 8 else text
     return text
-
-
-CHANNEL = Channel

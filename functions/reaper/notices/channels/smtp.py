@@ -9,6 +9,7 @@ from __future__ import annotations
 import smtplib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import datetime
 from email import policy
 from email.headerregistry import Address
@@ -30,12 +31,12 @@ MAX_LINE_LENGTH = 998
 OPERATION = "smtp:Send"
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Channel:
     """One mail server; each message has a connection of its own."""
 
-    def __init__(self, spec: Smtp, context: ChannelContext) -> None:
-        self._spec = spec
-        self._context = context
+    spec: Smtp
+    context: ChannelContext
 
     def send(self, message: Message) -> str:
         """Send it and return the server's reply. Raises CloudError."""
@@ -44,27 +45,34 @@ class Channel:
         with self._errors_as_cloud_errors():
             server = self._connect(password)
             try:
-                code, text = self._send_one(server, message, to)
+                content = mail_bytes(make_mail(message, self.spec.sender, to, self.context.clock()))
+                code, reply = server.mail(self.spec.sender)
+                if code == 250:
+                    code, reply = server.rcpt(to)
+                if code in {250, 251}:
+                    code, reply = server.data(content)
+                else:
+                    server.rset()
             finally:
                 _disconnect(server)
         if code != 250:
-            raise CloudError(Reason.REFUSED, OPERATION, f"{self._where} refused {to}: {code} {text}")
-        return f"{code} {text}"
+            raise CloudError(Reason.REFUSED, OPERATION, f"{self._where} refused {to}: {code} {_one_line(reply)}")
+        return f"{code} {_one_line(reply)}"
 
     def say_hello(self) -> str:
         """Connect, encrypt, log in and hang up, without sending anything. Returns what worked. Raises CloudError."""
         password = self._read_password()
         with self._errors_as_cloud_errors():
             _disconnect(self._connect(password))
-        login = f", logged in as {self._spec.user}" if self._spec.user else ""
-        return f"answers (tls: {self._spec.tls}){login}"
+        login = f", logged in as {self.spec.user}" if self.spec.user else ""
+        return f"answers (tls: {self.spec.tls}){login}"
 
     @property
     def _where(self) -> str:
-        return f"{self._spec.host}:{self._spec.port}"
+        return f"{self.spec.host}:{self.spec.port}"
 
     def _read_password(self) -> str | None:
-        return self._context.read_secret(self._spec.secret) if self._spec.secret else None
+        return self.context.read_secret(self.spec.secret) if self.spec.secret else None
 
     @contextmanager
     def _errors_as_cloud_errors(self) -> Iterator[None]:
@@ -73,17 +81,22 @@ class Channel:
             yield
         except smtplib.SMTPAuthenticationError as error:
             raise CloudError(
-                Reason.DENIED, OPERATION, f"{where}: login refused: {_error_text(error)}", missing="a valid login"
+                Reason.DENIED,
+                OPERATION,
+                f"{where}: login refused: {error.smtp_code} {_one_line(error.smtp_error)}",
+                missing="a valid login",
             ) from error
         except smtplib.SMTPNotSupportedError as error:
-            raise CloudError(Reason.REFUSED, OPERATION, f"{where}: {error}; the policy asks for tls: {self._spec.tls}") from error
+            raise CloudError(Reason.REFUSED, OPERATION, f"{where}: {error}; the policy asks for tls: {self.spec.tls}") from error
         except smtplib.SMTPResponseException as error:
-            raise CloudError(Reason.REFUSED, OPERATION, f"{where}: {_error_text(error)}", code=str(error.smtp_code)) from error
+            raise CloudError(
+                Reason.REFUSED, OPERATION, f"{where}: {error.smtp_code} {_one_line(error.smtp_error)}", code=str(error.smtp_code)
+            ) from error
         except (smtplib.SMTPException, OSError) as error:
             raise CloudError(Reason.UNREACHABLE, OPERATION, f"{where}: {error}") from error
 
     def _connect(self, password: str | None) -> smtplib.SMTP:
-        spec = self._spec
+        spec = self.spec
         name = spec.sender.rpartition("@")[2]
         if spec.tls == "tls":
             server: smtplib.SMTP = smtplib.SMTP_SSL(spec.host, spec.port, name, timeout=TIMEOUT_S, context=delivery.tls_context())
@@ -99,22 +112,6 @@ class Channel:
             server.close()
             raise
         return server
-
-    def _send_one(self, server: smtplib.SMTP, message: Message, to: str) -> tuple[int, str]:
-        """The server's last reply: 250 once it has accepted the mail, else its refusal."""
-        content = mail_bytes(make_mail(message, self._spec.sender, to, self._context.clock()))
-        code, text = server.mail(self._spec.sender)
-        if code == 250:
-            code, text = server.rcpt(to)
-        if code in {250, 251}:
-            code, text = server.data(content)
-        else:
-            server.rset()
-        return code, _one_line(text)
-
-
-def _error_text(error: smtplib.SMTPResponseException) -> str:
-    return f"{error.smtp_code} {_one_line(error.smtp_error)}"
 
 
 def _one_line(text: bytes | str) -> str:
@@ -149,6 +146,3 @@ def mail_bytes(mail: EmailMessage, linesep: str = "\r\n") -> bytes:
     return mail.as_bytes(
         policy=policy.SMTP.clone(linesep=linesep, max_line_length=MAX_LINE_LENGTH if whole else policy.SMTP.max_line_length)
     )
-
-
-CHANNEL = Channel

@@ -12,6 +12,7 @@ import json
 import urllib.request
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from http.client import HTTPException, HTTPResponse
 from typing import Any
 from urllib.parse import urlsplit
@@ -28,23 +29,26 @@ TIMEOUT_S = 15
 OPERATION = "webhook:Post"
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Channel:
     """One address."""
 
-    def __init__(self, spec: Webhook, context: ChannelContext) -> None:
-        self._spec = spec
-        self._context = context
+    spec: Webhook
+    context: ChannelContext
 
     def send(self, message: Message) -> str:
         """Post it and return the status and the receiver's request ID. Raises CloudError for any reply but 2xx."""
         content = json.dumps(message_json(message), ensure_ascii=False, sort_keys=True).encode()
-        stamp = int(self._context.clock().timestamp())
-        secret = self._context.read_secret(self._spec.secret)
+        stamp = int(self.context.clock().timestamp())
+        secret = self.context.read_secret(self.spec.secret)
         signature = hmac.digest(secret.encode(), f"{stamp}.".encode() + content, "sha256").hex()
         headers = {"Reaper-Signature": f"t={stamp},v1={signature}"}
-        reply, _ = post_json(self._spec.url, content, headers, OPERATION)
+        reply, _ = post_json(self.spec.url, content, headers, OPERATION)
         if not 200 <= reply.status < 300:
-            raise _refusal(urlsplit(self._spec.url).netloc, reply.status)
+            reason = {401: Reason.DENIED, 403: Reason.DENIED, 429: Reason.THROTTLED}.get(reply.status, Reason.REFUSED)
+            missing = "the signing secret at the receiver" if reason is Reason.DENIED else None
+            why = f"{urlsplit(self.spec.url).netloc} answered {reply.status}"
+            raise CloudError(reason, OPERATION, why, code=str(reply.status), missing=missing)
         return f"HTTP {reply.status} {tidy_line(reply.headers.get('X-Request-Id', ''), 80)}".strip()
 
 
@@ -59,12 +63,6 @@ def message_json(message: Message) -> dict[str, Any]:
         "attributes": dict(message.attributes),
         "resources": list(message.resource_ids),
     }
-
-
-def _refusal(host: str, status: int) -> CloudError:
-    reason = {401: Reason.DENIED, 403: Reason.DENIED, 429: Reason.THROTTLED}.get(status, Reason.REFUSED)
-    missing = "the signing secret at the receiver" if reason is Reason.DENIED else None
-    return CloudError(reason, OPERATION, f"{host} answered {status}", code=str(status), missing=missing)
 
 
 def post_json(url: str, content: bytes, headers: Mapping[str, str], operation: str) -> tuple[HTTPResponse, str]:
@@ -89,6 +87,3 @@ class AnyStatus(urllib.request.HTTPErrorProcessor):
         return response
 
     https_response = http_response
-
-
-CHANNEL = Channel
