@@ -140,7 +140,7 @@ def _conclude_run(
 def _can_write(ledger: Ledger, context: ConcludeContext, rows: list[Coverage]) -> bool:
     """Whether the ledger can be written to: not if a newer version has written to it, or if its version can't be read."""
     try:
-        ensure_format(ledger, context.clock())
+        ensure_format(ledger)
     except ReaperError as error:
         add_failure_row(rows, failure_row("ledger", error))
         return False
@@ -286,7 +286,7 @@ def _record_run(findings: Sequence[Finding], cloud_rows: Sequence[Coverage], dec
     cases = [f.case for f in findings if f.case.resource.target in leased and f.case.resource.id not in left_ids]
     errors = attempt(
         lambda: record_statistics(mails.ledger, mails.run, cases, cloud_rows, decided.unusual),
-        lambda: record_unreached(mails.ledger, cloud_rows, mails.now),
+        lambda: record_unreached(mails.ledger, cloud_rows),
         lambda: _record_doubted(mails),
         lambda: mails.ledger.forget_before(mails.now - RETENTION),
     )
@@ -321,7 +321,7 @@ def _record_doubted(mails: NoticeRound) -> None:
         if f.memory and f.memory.claimed_until and f.case.verdict.state is not State.IDLE
     }
     oldest = mails.now - mails.context.policy.defaults.lookback
-    record_doubted(mails.ledger, doubted, mails.findings, oldest, mails.now)
+    record_doubted(mails.ledger, doubted, mails.findings, oldest)
 
 
 def _with_memories(findings: list[Finding], decided: Decided, context: ConcludeContext, rows: list[Coverage]) -> list[Finding]:

@@ -147,7 +147,7 @@ def _begun(run: Run, context: DecideContext) -> _Phase:
         return phase
     leases = RunLeases(ledger=ledger, run_id=run.id, clock=context.clock, renewed_at=now, dead_runs=context.dead_runs)
     try:
-        ensure_format(ledger, now)
+        ensure_format(ledger)
     except ReaperError as error:
         return replace(phase, leases=leases, ledger=None, failures=[failure_row("ledger", error)])
     return replace(phase, leases=leases, stored=list_manifests(context.archive, now, phase.failures))

@@ -51,7 +51,7 @@ def update_memory(
 
 
 def update_row(
-    ledger: Ledger, name: str, change: Callable[[NamedRow], Mapping[str, str] | None], now: datetime, subject: str | None = None
+    ledger: Ledger, name: str, change: Callable[[NamedRow], Mapping[str, str] | None], subject: str | None = None
 ) -> Mapping[str, str]:
     """Replace a named row by what `change` makes of whatever row is stored; None writes nothing. Returns its values. Raises CloudError.
 
@@ -63,6 +63,6 @@ def update_row(
         values = change(row)
         if values is None:
             return row.values
-        return values if ledger.write_row(name, values, row.version, now) else None
+        return values if ledger.write_row(name, values, row.version) else None
 
     return write_until_accepted(attempt, subject or f"the row {name!r}")

@@ -147,7 +147,7 @@ def _over_budget(report: Report, mails: NoticeRound) -> tuple[Mapping[str, str],
         since.update({mark: seen.partition(" ")[0] for mark, seen in after.items()})
         return None if after == row.values else after
 
-    errors = attempt(lambda: update_row(mails.ledger, BUDGETS_ROW, changed, mails.now)) if report.run.budgets else []
+    errors = attempt(lambda: update_row(mails.ledger, BUDGETS_ROW, changed)) if report.run.budgets else []
     return {} if errors else since, errors
 
 

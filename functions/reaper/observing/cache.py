@@ -194,13 +194,13 @@ def _write_row(shelf: KindCache, number: int, columns: Mapping[str, str]) -> Non
     cache, rows, name = shelf.cache, read_stored(shelf).rows, shelf.row_name(number)
     row = rows[number] if number < len(rows) else _ask_ledger(cache, lambda: cache.ledger.read_row(name))
     if row is not None and row.values != columns and _is_format_ready(cache):
-        _ask_ledger(cache, lambda: cache.ledger.write_row(name, columns, row.version, cache.now))
+        _ask_ledger(cache, lambda: cache.ledger.write_row(name, columns, row.version))
 
 
 def _is_format_ready(cache: ConfigurationCache) -> bool:
     """Whether the ledger has a format that this version writes. If not, the run reports it at its first write."""
     if not cache.health.is_ready:
-        _ask_ledger(cache, lambda: opening.ensure_format(cache.ledger, cache.now))
+        _ask_ledger(cache, lambda: opening.ensure_format(cache.ledger))
         cache.health.is_ready = not cache.health.is_off
     return cache.health.is_ready
 

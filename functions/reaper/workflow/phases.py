@@ -56,12 +56,12 @@ def list_targets(context: WorkflowContext, run_id: str, holder: str, is_running:
     run = new_run(settings, source, context.clock, run_id)
     with ExitStack() as on_failure:
         if settings.mode.writes and ledger is not None:
-            ensure_format(ledger, now)
+            ensure_format(ledger)
             wanted = RunLease(run=run_id, holder=holder, until=now + RUN_LEASE)
             if other := lease.take_run_lease(ledger, wanted, is_running, now):
                 because = f"run {other.run} is still under way ({other.holder})"
                 return _listed(EngineState(run=run_id, execution=holder, policy_sha256="", listed_sha256=""), 0, because)
-            on_failure.callback(lease.give_back_run_lease, ledger, run_id, now)
+            on_failure.callback(lease.give_back_run_lease, ledger, run_id)
         accounts = unreached_first(list_accounts(settings, settings.cloud), settings, ledger)
         calendars = with_calendars(source.policy, source.where, now).resolved.values()
         stored = StoredRun(run=run, execution=holder, kinds=settings.kinds, accounts=tuple(accounts), calendars=tuple(calendars))
@@ -145,7 +145,7 @@ def conclude_run(context: WorkflowContext, engine: EngineState, failures: Mappin
         acted = acted_parts(stored, _targets_to_act_on(decided), context.store, failures)
         report = conclude(parts, decided, acted, opened)
     if opened.ledger is not None and stored.run.mode.writes:
-        lease.give_back_run_lease(opened.ledger, stored.run.id, context.clock())
+        lease.give_back_run_lease(opened.ledger, stored.run.id)
     return report
 
 

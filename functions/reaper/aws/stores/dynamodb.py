@@ -96,18 +96,12 @@ class DynamoStore:
             return True
         return self._is_own_write(key, item)
 
-    def change(
-        self,
-        key: Key,
-        columns: Mapping[str, str],
-        removed: Collection[str],
-        touched: str | None,
-        condition: AtVersion | Having,
-    ) -> bool:
-        item = _item_of(columns, touched) | _item_of_version(condition)
-        names = {name: f"#{number}" for number, name in enumerate([*item, *sorted(removed)])}
+    def change(self, key: Key, columns: Mapping[str, str | None], touched: str | None, condition: AtVersion | Having) -> bool:
+        known = {name: text for name, text in columns.items() if text is not None}
+        item, removed = _item_of(known, touched) | _item_of_version(condition), sorted(columns.keys() - known.keys())
+        names = {name: f"#{number}" for number, name in enumerate([*item, *removed])}
         parts = ["SET " + ", ".join(f"{names[name]} = :{names[name][1:]}" for name in item)] if item else []
-        parts += ["REMOVE " + ", ".join(names[name] for name in sorted(removed))] if removed else []
+        parts += ["REMOVE " + ", ".join(names[name] for name in removed)] if removed else []
         is_written = self._is_written(
             "UpdateItem",
             condition,

@@ -105,16 +105,9 @@ class TableStore:
             return True
         return self._write(key, lambda row: columns, touched, condition)
 
-    def change(
-        self,
-        key: Key,
-        columns: Mapping[str, str],
-        removed: Collection[str],
-        touched: str | None,
-        condition: AtVersion | Having,
-    ) -> bool:
+    def change(self, key: Key, columns: Mapping[str, str | None], touched: str | None, condition: AtVersion | Having) -> bool:
         # A merge can't remove a property, so the whole entity is replaced under its ETag, other versions' columns included.
-        return self._write(key, lambda row: changed_columns(row, columns, removed, condition), touched, condition)
+        return self._write(key, lambda row: changed_columns(row, columns, condition), touched, condition)
 
     def delete(self, key: Key, having: Having | None = None) -> None:
         entity = self._get(*entity_key(key))
