@@ -301,6 +301,8 @@ def _record_savings(
         return ()
     policy = mails.context.policy
     sweep = Sweep(
+        ledger=mails.ledger,
+        now=mails.context.clock(),
         run=decided.run,
         over_at=decided.decided_at,
         targets=decided.leased,
@@ -310,7 +312,7 @@ def _record_savings(
         tag_keys=policy.report.tags,
         horizon=policy.savings.horizon,
     )
-    return record_savings(mails.ledger, sweep, mails.context.clock())
+    return record_savings(sweep)
 
 
 def _record_doubted(mails: NoticeRound) -> None:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 
 from reaper.notices.message import Audience
 from reaper.policy import secret_grants
-from reaper.policy.values import as_list, require_plain_address
+from reaper.policy.values import ONE_OR_MORE_STRINGS, as_list, require_plain_address
 from reaper.urls import is_loopback
 
 SECRET_PATTERN = rf"^(env:{secret_grants.SECRET_PREFIX}[A-Z0-9_]+|secretsmanager:\S+|keyvault:https://\S+)$"
@@ -32,8 +32,7 @@ SECRET_HOSTS = re.compile(r"hooks\.slack\.com|discord(app)?\.com|.*\.webhook\.of
 
 
 Address = Annotated[str, BeforeValidator(require_plain_address)]
-_MANY: dict[str, Any] = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
-Addresses = Annotated[list[Address], BeforeValidator(as_list), WithJsonSchema(_MANY)]
+Addresses = Annotated[list[Address], BeforeValidator(as_list), ONE_OR_MORE_STRINGS]
 _READER: dict[str, Any] = {"enum": [reader.value for reader in Audience]}
 Readers = Annotated[
     list[Audience],

@@ -27,7 +27,6 @@ from reaper.policy.channel_settings import Room
 from reaper.policy.match import ACCOUNT, Match, matches_any
 from reaper.policy.parse import MAX_PROBLEMS
 from reaper.policy.schema import Policy, RuleSpec, all_matches
-from reaper.policy.two_timers import is_deleted_by_then
 from reaper.policy.values import TAG_ADDRESSEE, Section
 from reaper.policy.yaml_lines import KeyPath, parse_with_lines
 from reaper.text import MAX_LINE_LENGTH, did_you_mean, first_few, short_repr, shorten
@@ -212,7 +211,7 @@ def _actions_without_effect(policy: Policy) -> Iterator[Problem]:
         if action.rank < Ceiling.STOP.rank or not spec.match.kind or "*" in spec.match.kind:
             continue
         for kind in _kinds_of(spec.match):
-            is_ended = is_deleted_by_then(kind) and ("then" in spec.model_fields_set or policy.defaults.then is not None)
+            is_ended = _is_deleted_by_then(kind) and ("then" in spec.model_fields_set or policy.defaults.then is not None)
             for key, because in no_effect_reasons(kind, spec, action, default_is_set, stop_is_ended=is_ended):
                 yield ("rules", index, key), f"rule {spec.name!r}, {key}: {because}"
 
@@ -281,7 +280,7 @@ def _default_action_warnings(policy: Policy) -> Iterator[str]:
     """The kinds on which a stop in the defaults has no effect, and those that are at most likely idle, unless the defaults set `act_on`."""
     action, is_set, then = policy.defaults.action, "act_on" in policy.defaults.model_fields_set, policy.defaults.then
     kinds = [kind for kind in registry.kinds() if not (action is Ceiling.DELETE and StepName.DELETE in kind.actions)]
-    stopped = [kind for kind in kinds if StepName.STOP in kind.actions and not (then and is_deleted_by_then(kind))]
+    stopped = [kind for kind in kinds if StepName.STOP in kind.actions and not (then and _is_deleted_by_then(kind))]
     if unaffected := ", ".join(kind.name for kind in stopped if kind.actions[StepName.STOP].no_effect_where):
         yield f"stop has no effect on some {unaffected} resources, which cost as before; a rule that names the kind shows why"
     setups = {kind.name: kind.needs_setup for kind in kinds if kind.needs_setup}
@@ -289,9 +288,14 @@ def _default_action_warnings(policy: Policy) -> Iterator[str]:
         yield _likely_text(", ".join(dict.fromkeys(setups.values())), f"{', '.join(setups)} are", action)
 
 
+def _is_deleted_by_then(kind: Kind[Any]) -> bool:
+    """Whether `then` may delete resources of the kind: a stop leaves a cost, and the kind can be deleted."""
+    return StepName.DELETE in kind.actions and bool(kind.actions[StepName.STOP].still_billed)
+
+
 def _then_without_effect(policy: Policy) -> Iterator[Problem]:
     for index, spec in enumerate(policy.rules):
-        if spec.then and not any(map(is_deleted_by_then, _kinds_of(spec.match))):
+        if spec.then and not any(map(_is_deleted_by_then, _kinds_of(spec.match))):
             because = "a stop ends the whole cost of its kinds, or they can't be deleted"
             yield ("rules", index, "then"), f"rule {spec.name!r}: then has no effect: {because}"
 

@@ -12,12 +12,14 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from reaper.duration import policy_duration
 from reaper.errors import PolicyError
+from reaper.model import Ceiling
 from reaper.notices.message import is_deliverable, is_plain_address
 from reaper.policy import channel_settings
+from reaper.policy.rules import delete_after
 from reaper.policy.schema import Defaults, Policy, RuleSpec, all_matches
 from reaper.policy.send_window import send_problems
-from reaper.policy.two_timers import then_problems
 from reaper.policy.values import BusinessDayCount
 from reaper.policy.yaml_lines import KeyPath, LineMap, parse_with_lines
 from reaper.text import MAX_LINE_LENGTH, first_few, short_repr, shorten, validation_text
@@ -58,7 +60,7 @@ def parse_policy(text: str, source: str, kinds: Collection[str], startable: Coll
         problems += _hours_without_restart(policy, lines, startable)
     problems += _forbidden_addressees(policy, lines)
     problems += _native_problems(policy, lines)
-    problems += [f"{lines.place(path)}: {because}" for path, because in (*then_problems(policy), *send_problems(policy))]
+    problems += [f"{lines.place(path)}: {because}" for path, because in (*_then_problems(policy), *send_problems(policy))]
     if problems:
         raise _policy_error(problems[:MAX_PROBLEMS], source, len(problems))
     return policy
@@ -122,6 +124,30 @@ def _forbidden_addressees(policy: Policy, lines: LineMap) -> Iterator[str]:
         if is_plain_address(to) and not is_deliverable(to, policy.owners.domains, policy.owners.fallback):
             place, domain = lines.place(("escalate", "to", index)), to.rpartition("@")[2]
             yield f"{place}: no mail may go to {to}: add {domain} to owners.domains, or remove the address"
+
+
+def _then_problems(policy: Policy) -> Iterator[tuple[KeyPath, str]]:
+    """Where the file asks for a `then` that makes no sense: its key, and what to write instead."""
+    specs: list[tuple[KeyPath, RuleSpec | None]] = [(("defaults",), None)]
+    specs += [(("rules", index), spec) for index, spec in enumerate(policy.rules)]
+    for path, spec in specs:
+        section = spec or policy.defaults
+        action, grace = section.action or policy.defaults.action, section.grace or policy.defaults.grace
+        days = f"{grace.count}bd, at least " if isinstance(grace, BusinessDayCount) else ""
+        grace = grace.least if isinstance(grace, BusinessDayCount) else grace
+        after = delete_after(policy, spec)
+        if section.then and action is not Ceiling.STOP:
+            why = "deletes after its own grace" if action is Ceiling.DELETE else "stops nothing that a delete could follow"
+            yield (*path, "then"), f"not valid with `action: {action}`, which {why}; write `action: stop`, or remove then"
+        elif section.then and spec and spec.hours:
+            yield (*path, "then"), "not valid with hours, which stop it every day; remove one of them"
+        elif after and after < grace:
+            most, least = policy_duration(after), policy_duration(grace)
+            if section.then:
+                yield (*path, "then", "after"), f"{most} is shorter than the grace ({days}{least}); write {least} or more"
+            elif section.grace:
+                fix = f"write {most} or less, or give the rule a then of its own"
+                yield (*path, "grace"), f"{least} is longer than then.after in the defaults ({most}); {fix}"
 
 
 def _problem_line(lines: LineMap, error: ErrorDetails) -> str:

@@ -86,14 +86,16 @@ def handle_request(request: Request, context: SnoozeContext, limiters: RateLimit
 def _reply_without_keys(request: Request, now: datetime, limiters: RateLimiters | None) -> Reply | None:
     """The reply that needs no key, or None."""
     if request.path != PAGE_PATH:
-        return pages.not_found(request.path)
+        no_page = f"no page at {request.path[:80]!r}"
+        return pages.text_reply(404, "Page not found", "There is no page at this address.", no_page)
     if request.method not in {"GET", "HEAD", "POST"}:
-        return pages.method_not_allowed(request.method)
+        text = "You can only open this page or send its form."
+        return pages.text_reply(405, "Not supported", text, repr(request.method[:20]), {"allow": "GET, HEAD, POST"})
     network = network_of(request)
     if limiters and not limiters.per_network.allow(network, now):
         return pages.too_many_requests(f"too many requests from {network}")
     if len(request.body) > MAX_BODY:
-        return pages.body_too_long(len(request.body))
+        return pages.text_reply(413, "Too long", "The form is too long. Nothing was changed.", f"{len(request.body)} bytes")
     return None if key_id(token_of(request)) else pages.invalid_link(now, "not in the form of a link")
 
 

@@ -98,7 +98,9 @@ def decide_run(context: WorkflowContext, engine: EngineState, failures: Mapping[
     if decided is None:
         decide_context = _decide_context(stored, engine, context)
         items = stored.items()
-        missing = _note_missing(missing_items(items, context.store, failures), context)
+        # For conclude, too: a part that comes later was not decided, and so is not reported.
+        context.store.create(MISSING, json.dumps(missing_items(items, context.store, failures)))
+        missing = _read_missing(context)
         parts = observed_parts(stored, items, context.store, missing)
         decided = decide(parts, decide_context)
         if not context.store.create(DECIDED, handover.dump(decided)):
@@ -175,12 +177,6 @@ def _decide_context(stored: StoredRun, engine: EngineState, context: WorkflowCon
     )
 
 
-def _note_missing(missing: Mapping[int, str], context: WorkflowContext) -> dict[int, str]:
-    """What was missing when the run was decided, for conclude. A part that comes later was not decided, and so is not reported."""
-    context.store.create(MISSING, json.dumps({str(item): because for item, because in missing.items()}))
-    return _read_missing(context)
-
-
 def _read_missing(context: WorkflowContext) -> dict[int, str]:
     text = context.store.read(MISSING)
     if text is None:
@@ -250,7 +246,9 @@ def acted_parts(stored: StoredRun, targets: Sequence[Target], store: RunStore, f
                 raise ValueError(f"it is about {part.target.account}")
         except ValueError as error:
             because = f"what it did can't be read ({_first_line(error)})"
-        parts.append(part or Acted(run=stored.run, target=target, coverage=(_acting_row(target, because),)))
+        where = f"{target.account} {target.region or ''}".strip()
+        row = own_row("acts", f"acting in {where}: {because}; the ledger says which actions were carried out")
+        parts.append(part or Acted(run=stored.run, target=target, coverage=(row,)))
     return parts
 
 
@@ -291,11 +289,6 @@ def _missing_part(stored: StoredRun, item: RunItem, because: str) -> Observed:
         if not stored.kinds or kind.name in stored.kinds
     )
     return Observed(run=stored.run, targets=(), coverage=rows, cases=())
-
-
-def _acting_row(target: Target, because: str) -> Coverage:
-    where = f"{target.account} {target.region or ''}".strip()
-    return own_row("acts", f"acting in {where}: {because}; the ledger says which actions were carried out")
 
 
 def _first_line(error: Exception) -> str:
