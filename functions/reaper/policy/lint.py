@@ -25,7 +25,7 @@ from reaper.notices.message import Audience
 from reaper.policy.accepted import expiry_notes
 from reaper.policy.channel_settings import Room
 from reaper.policy.match import ACCOUNT, Match, matches_any
-from reaper.policy.parse import MAX_PROBLEMS
+from reaper.policy.parse import MAX_PROBLEMS, Problem
 from reaper.policy.schema import Policy, RuleSpec, all_matches
 from reaper.policy.values import TAG_ADDRESSEE, Section
 from reaper.policy.yaml_lines import KeyPath, parse_with_lines
@@ -36,7 +36,6 @@ NIGHT_LENGTH = timedelta(hours=12)
 LOOKALIKE = re.compile("[\u00ab\u00bb\u2018-\u201f\u2032-\u203a\u2010-\u2015\u2212\ufe58\ufe63\uff01-\uff5e\u0300-\u036f]")
 """Curly quotes, hyphens and full-width letters that no keyboard has by default, and accents that are characters of their own."""
 COMPARED_KEYS = ("name", "account", "subscription", "region", "size")
-Problem = tuple[KeyPath, str]
 ENDS_SOON, YEAR = timedelta(days=60), timedelta(days=365)
 MOST_OF_IT = 0.5
 """The share of the next year from which a freeze is probably a mistake, such as a Change Calendar that is closed by default."""
@@ -369,7 +368,7 @@ CHECKS = (
 )
 
 
-def _calendar_problems(policy: Policy, now: datetime) -> Iterator[tuple[KeyPath, str]]:
+def _calendar_problems(policy: Policy, now: datetime) -> Iterator[Problem]:
     """The warnings, as far as the calendars were read."""
     used, freezes = (names_used(policy), names_used(policy, FREEZE)) if policy.calendars else (set(), set())
     unreadable = unreadable_texts(policy) if policy.resolved else {}

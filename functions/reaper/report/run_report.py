@@ -35,7 +35,7 @@ from reaper.pending import stop_switch
 from reaper.planning import reasons
 from reaper.policy.accepted import expiry_notes, unmatched_notes
 from reaper.policy.own_prices import Budget
-from reaper.savings.overview import Overview, read_overview
+from reaper.savings.totals import Overview, read_overview
 
 FindingKey = tuple[str, str]
 """ID and name: some IDs occur more than once in a list."""
