@@ -43,10 +43,7 @@ class Ledger:
         self.deployment = deployment
 
     def recall(self, ids: Iterable[str], now: datetime) -> Recalled:
-        """The memories of these resources that are still retained at `now`, keyed by the IDs as given.
-
-        An unreadable memory raises when it is asked for. The others are returned all the same.
-        """
+        """The memories of these resources that are still retained at `now`, by ID as given. An unreadable one raises when it is asked for."""
         key_by_id = {resource_id: memory_key(resource_id) for resource_id in ids}
         return _memories(key_by_id, self.store.get_many(set(key_by_id.values())), now)
 
@@ -184,10 +181,7 @@ class Ledger:
         return sorted({run for run in found if run.startswith(beginning)})
 
     def forget_before(self, moment: datetime) -> int:
-        """Delete entries last written before `moment`, except snoozes that end later. Returns how many.
-
-        Call it after every sweep. A store that expires entries itself does nothing. A store that has to scan everything does it once a day.
-        """
+        """Delete entries last written before `moment`, except snoozes that end later. Returns how many. Call it after every sweep."""
         return self.store.forget_before(sortable_time(moment))
 
     def close(self) -> None:

@@ -71,10 +71,7 @@ def require_existing(address: str) -> None:
 
 
 def ensure_format(ledger: Ledger) -> None:
-    """Mark the ledger with the format that this version writes, and with its deployment. Call it before the first write.
-
-    Raises SettingsError if it is another deployment's or a newer version's ledger, CloudError if its format can't be read or written.
-    """
+    """Mark the ledger with this version's format and its deployment, before the first write. Raises as `require_known_format` does."""
 
     def attempt() -> bool | None:
         row = require_known_format(ledger)

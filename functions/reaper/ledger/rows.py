@@ -96,10 +96,7 @@ class HistoryEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unfinished:
-    """A hint that an action on `id` has begun and its owner doesn't know the result yet.
-
-    It holds enough to notify the owner even if the resource is no longer listed.
-    """
+    """A hint of an action whose owner doesn't know the result yet: enough to notify them even if it is no longer listed."""
 
     target: Target
     id: str
@@ -198,10 +195,7 @@ def memory_columns(memory: Memory, fields: Collection[str] | None = None) -> dic
 
 
 def memory_from_row(row: Mapping[str, Any], version: object, resource_id: str) -> Memory:
-    """The memory in a row. Ignores columns of a later version of this product.
-
-    Raises CloudError if a column isn't readable: a column that holds something else than a string isn't a missing column.
-    """
+    """The memory in a row, without columns of a later version. Raises CloudError if a column isn't readable, or isn't a string."""
     subject = f"the ledger record of {resource_id}"
     with _unreadable(subject):
         columns = _row_of(Memory).validate_python(row)
@@ -319,10 +313,7 @@ def adapter(noun: Any) -> TypeAdapter[Any]:
 
 @cache
 def _row_of(noun: type) -> TypeAdapter[dict[str, Any]]:
-    """Parses the columns of a noun as the types that it gives its fields; a field that may be None is an optional column.
-
-    Nothing but a string is a string or a time, and no number is taken for a time.
-    """
+    """Parses the columns of a noun as the types of its fields; one that may be None is optional. Only a string is a string or a time."""
     from pydantic import AfterValidator, Strict, TypeAdapter  # slow to load, and a start reads no row
     from typing_extensions import TypedDict
 

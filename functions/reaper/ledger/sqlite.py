@@ -128,10 +128,7 @@ class SqliteStore:
 
 
 def open_store(address: str, environ: Mapping[str, str], *, read_only: bool = False) -> SqliteStore:
-    """The file, created with its folder if missing. With `read_only`, a copy in memory that refuses writes.
-
-    Raises SettingsError if the file can't be used.
-    """
+    """The file, created with its folder if missing; if `read_only`, a copy in memory that refuses writes. Raises SettingsError."""
     path = file_path(address)
     try:
         if not read_only:

@@ -107,10 +107,7 @@ class RowStore(Protocol):
         """Replace the row. Under AtVersion its version is raised, else it has none. Returns False if the condition isn't met."""
 
     def change(self, key: Key, columns: Mapping[str, str | None], touched: str | None, condition: AtVersion | Having) -> bool:
-        """Set these columns, remove those of None, and leave every other one as it is, `touched` too if it is None.
-
-        Versions and the result are as of `put`. Of a lapsed row nothing else has to stay.
-        """
+        """As `put`, but every other column stays, unless the row has lapsed, and `touched` too if it is None. A column of None goes."""
 
     def delete(self, key: Key, having: Having | None = None) -> None:
         """Delete the row if it exists and the condition is met."""

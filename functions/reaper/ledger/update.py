@@ -17,7 +17,7 @@ Written = TypeVar("Written")
 
 
 def write_until_accepted(attempt: Callable[[], Written | None], subject: str) -> Written:
-    """The first result of `attempt` that isn't None. An attempt reads, decides and writes; None means that another writer came first.
+    """The first result of `attempt`, which reads, decides and writes, that isn't None: that means that another writer came first.
 
     Raises CloudError if the ledger fails or another writer came first MAX_TRIES times. `subject` names the row in that error.
     """
@@ -53,10 +53,7 @@ def update_memory(
 def update_row(
     ledger: Ledger, name: str, change: Callable[[NamedRow], Mapping[str, str] | None], subject: str | None = None
 ) -> Mapping[str, str]:
-    """Replace a named row by what `change` makes of whatever row is stored; None writes nothing. Returns its values. Raises CloudError.
-
-    `subject` names the row in that error, if not its own name.
-    """
+    """Replace a named row by what `change` makes of it; None writes nothing. Returns its values. Raises CloudError about `subject`."""
 
     def attempt() -> Mapping[str, str] | None:
         row = ledger.read_row(name)

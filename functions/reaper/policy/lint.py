@@ -44,9 +44,7 @@ REGIONAL = frozenset({"AU", "CA", "CH", "DE", "ES", "GB", "IN", "MY"})
 
 
 def lint_policy(policy: Policy, text: str, source: str, now: datetime | None = None) -> list[str]:
-    """One line per warning, each with file and line; at most MAX_PROBLEMS. `now`: when the policy's calendars were read, if they were. If it is
-    None, days aren't checked.
-    """
+    """One line per warning, with file and line; at most MAX_PROBLEMS. `now`: when the calendars were read; None: days aren't checked."""
     over = ((("accept", index, "until"), note) for index, note in expiry_notes(policy, now, timedelta(0))) if now else ()
     dated = (over, _calendar_problems(policy, now)) if now else ()
     problems = chain.from_iterable([*dated, *(check(policy) for check in CHECKS)])
@@ -64,10 +62,7 @@ def _unreachable_rules(policy: Policy) -> Iterator[Problem]:
 
 
 def covers_match(wide: Match, narrow: Match) -> bool:
-    """Whether `wide` matches everything that `narrow` matches. May miss cases, but never claims a wrong one.
-
-    Cloud and kind are compared together: whatever is in cloud aws is of a kind `sagemaker-*`.
-    """
+    """Whether `wide` surely matches everything that `narrow` matches. Cloud and kind count together: all in aws is `sagemaker-*`."""
     kinds = _kind_names(narrow)
     if not kinds or not kinds <= _kind_names(wide):
         return False
@@ -300,7 +295,6 @@ def _then_without_effect(policy: Policy) -> Iterator[Problem]:
 
 
 def _kinds_of(match: Match) -> list[Kind[Any]]:
-    """The kinds that the rule covers."""
     names = _kind_names(match)
     return [kind for kind in registry.kinds() if kind.name in names]
 
@@ -336,7 +330,6 @@ def _owners_in_rooms_only(policy: Policy) -> Iterator[Problem]:
 
 
 def _canary_problems(policy: Policy) -> Iterator[Problem]:
-    """A canary that probably covers more than was meant, or nothing."""
     canary = policy.enforce_only
     if canary is None:
         return
@@ -369,7 +362,6 @@ CHECKS = (
 
 
 def _calendar_problems(policy: Policy, now: datetime) -> Iterator[Problem]:
-    """The warnings, as far as the calendars were read."""
     used, freezes = (names_used(policy), names_used(policy, FREEZE)) if policy.calendars else (set(), set())
     unreadable = unreadable_texts(policy) if policy.resolved else {}
     for name, spec in policy.calendars.items():

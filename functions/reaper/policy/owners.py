@@ -21,10 +21,7 @@ SEVERAL = "several addresses; name one in it"
 
 
 def owner(resource: Resource, tags: Sequence[str], domains: Sequence[str], fallback: str | None) -> Owner:
-    """The first candidate whose domain is allowed, with its source; else the fallback, whose source names the rejected candidate.
-
-    If no candidate is allowed, the first one is the `claimed` owner.
-    """
+    """The first candidate whose domain is allowed; else the fallback, whose source names the rejected one, which is then `claimed`."""
     candidates = list(_candidates(resource, tags))
     for source, value in candidates:
         if is_deliverable(value, domains, None):

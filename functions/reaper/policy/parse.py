@@ -45,10 +45,7 @@ PYDANTIC_STEPS = ("list[", "function-", "literal", "[key]")
 
 
 def parse_policy(text: str, source: str, kinds: Collection[str], startable: Collection[str] | None = None) -> Policy:
-    """The policy in `text`. Raises PolicyError with every problem, one line each.
-
-    `kinds` are the names of all kinds, `startable` those that can be restarted; if it's None, `hours` aren't checked.
-    """
+    """The policy in `text`. `startable`: the kinds that can be restarted; None checks no hours. Raises PolicyError with all problems."""
     data, lines = parse_with_lines(text, source)
     try:
         policy = Policy.model_validate({k: v for k, v in data.items() if v is not None or k not in MAY_BE_EMPTY})

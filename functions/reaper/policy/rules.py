@@ -196,10 +196,7 @@ def _most_business_days(graces: Sequence[BusinessDays]) -> BusinessDays | None:
 
 
 def _gentlest_hours(calendars: Sequence[Hours | None], now: datetime) -> Hours | None:
-    """Any hours protect: the first that are open now, else the first. They stop, shorten and force only if every rule has them.
-
-    So do days off: others are working days.
-    """
+    """Any hours protect: the first that are open now, else the first. They stop, force and have days off only as all rules say."""
     present = [hours for hours in calendars if hours]
     if not present:
         return None

@@ -30,10 +30,7 @@ from reaper.snooze.token import InvalidLink, Keys, key_id, verify_link
 
 
 class SnoozeHandler:
-    """Answers requests. Made once per process, because key rings and rate limits last longer than one request.
-
-    `open_ledger` and `open_ring` are called once, when a request needs them. They raise ReaperError if the deployment can't work.
-    """
+    """Answers requests, for as long as its process. `open_ledger` and `open_ring` are called once, when needed; they raise ReaperError."""
 
     def __init__(self, open_ledger: Callable[[], Ledger], open_ring: Callable[[], Keyring], limiters: RateLimiters) -> None:
         self._ledger = cache(open_ledger)
@@ -61,10 +58,7 @@ class SnoozeHandler:
 
 
 def open_handler(environ: Mapping[str, str]) -> SnoozeHandler:
-    """The handler that REAPER_LEDGER, REAPER_SNOOZE_KEYS and REAPER_DEPLOYMENT describe.
-
-    Opens and raises nothing yet: if a setting is missing or invalid, the page says so when someone opens a link.
-    """
+    """The handler that the settings describe. Opens and raises nothing yet: the page says what is wrong when someone opens a link."""
     return SnoozeHandler(
         open_ledger=lambda: opening.open_ledger(_required_setting(environ, "REAPER_LEDGER"), environ),
         open_ring=lambda: keys.open_keyring(_required_setting(environ, "REAPER_SNOOZE_KEYS"), environ),
@@ -84,7 +78,6 @@ def handle_request(request: Request, context: SnoozeContext, limiters: RateLimit
 
 
 def _reply_without_keys(request: Request, now: datetime, limiters: RateLimiters | None) -> Reply | None:
-    """The reply that needs no key, or None."""
     if request.path != PAGE_PATH:
         no_page = f"no page at {request.path[:80]!r}"
         return pages.text_reply(404, "Page not found", "There is no page at this address.", no_page)

@@ -48,10 +48,7 @@ class RunLease:
 
 
 def take_run_lease(ledger: Ledger, wanted: RunLease, is_running: Callable[[str], bool], now: datetime) -> RunLease | None:
-    """Take the lease, also from a holder that no longer runs. Returns None once it is taken, else the lease of the run that has it.
-
-    Raises CloudError.
-    """
+    """Take the lease, also from a holder that no longer runs. Returns None, or the lease of the run that has it. Raises CloudError."""
     in_the_way: list[RunLease] = []
 
     def take(row: NamedRow) -> Mapping[str, str] | None:
@@ -82,10 +79,7 @@ def give_back_run_lease(ledger: Ledger, run: str) -> None:
 
 
 def claim_conclude(ledger: Ledger, claim: RunLease, now: datetime) -> None:
-    """Claim the sending of a run's messages for this process, even if another one has the claim: the engine has given that one up.
-
-    The row has the claims of all runs. Those of other runs stay. Raises CloudError.
-    """
+    """Claim a run's messages, even from a process that the engine has given up. Other runs' claims stay. Raises CloudError."""
 
     def add(row: NamedRow) -> Mapping[str, str]:
         return _claims_row({**_current_claims(row, now), claim.run: claim})

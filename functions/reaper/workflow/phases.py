@@ -115,10 +115,7 @@ def decide_run(context: WorkflowContext, engine: EngineState, failures: Mapping[
 
 
 def act_on_item(context: WorkflowContext, engine: EngineState, number: int) -> dict[str, Any]:
-    """Act on one target and store what was done: `{"run", "item", "actions"}`. Never raises CloudError of a cloud: outcomes say it.
-
-    Raises CloudError if the store fails, or if it has no such part of the caller's run.
-    """
+    """Act on one target and store what was done: `{"run", "item", "actions"}`. Raises CloudError about the store or the run only."""
     from reaper.workflow.acting import act_on_target  # loads the acting code
 
     stored = require_run(context.store, engine)
@@ -256,10 +253,7 @@ Part = TypeVar("Part", Observed, Acted)
 
 
 def _read_part(name: str, load: Callable[[str], Part], stored: StoredRun, store: RunStore) -> Part | None:
-    """What a step left; None if it left nothing.
-
-    Raises ValueError if that can't be understood or another run left it, and CloudError if the store fails.
-    """
+    """What a step left, or None. Raises ValueError if it can't be understood or is another run's, CloudError if the store fails."""
     try:
         text = store.read(name)
     except CloudError as error:

@@ -40,10 +40,7 @@ class RunItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRun:
-    """The run, the execution that it is, the kinds to observe, the accounts to sweep and the policy's calendars as the run read them.
-
-    It contains no secret and no external ID.
-    """
+    """A run, its execution, kinds, accounts and calendars as it read them. It contains no secret and no external ID."""
 
     run: Run
     execution: str

@@ -148,7 +148,6 @@ class DynamoStore:
                 self._pause(min(0.05 * 2**rounds, 3.0))
 
     def _get(self, key: Item) -> Item:
-        """The item, empty if there is none."""
         reply = self._call("GetItem", "ResponseMetadata", TableName=self._name, Key=key, ConsistentRead=True)
         item: Item = reply.get("Item", {})
         return item
@@ -193,10 +192,7 @@ class DynamoStore:
 
 
 def open_store(address: str, environ: Mapping[str, str], *, read_only: bool = False) -> DynamoStore:
-    """The rows in a table of the session's own region, else of the only one in REAPER_REGIONS. Makes no call yet.
-
-    Raises SettingsError for an invalid name or no region.
-    """
+    """The rows in a table of the session's region, else of the only one in REAPER_REGIONS. Makes no call yet. Raises SettingsError."""
     if not re.fullmatch(r"[A-Za-z0-9_.-]{3,255}", address):
         raise SettingsError(f"REAPER_LEDGER=dynamodb://{address}: expected the name of a table")
     session = new_session()

@@ -60,7 +60,6 @@ MAX_PROPERTY_CHARS = 15_000
 """The length of each property that has a part of a named row's value."""
 OWN_PROPERTIES = frozenset({"PartitionKey", "RowKey", "touched", "version", "writer"})
 LAST_CLEANUP_KEY = ("tidied", "-")
-"""The entity that records the last cleanup."""
 CLEANUP_INTERVAL = timedelta(days=1)
 RANGE = "PartitionKey eq @partition and RowKey ge @first and RowKey le @last"
 
@@ -130,7 +129,6 @@ class TableStore:
         self._client.close()
 
     def _get(self, partition: str, name: str) -> TableEntity | None:
-        """The entity with its ETag, or None."""
         with self._sdk_errors_as_cloud_errors("read"):
             try:
                 return self._client.get_entity(partition, name)

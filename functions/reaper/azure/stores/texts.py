@@ -49,10 +49,7 @@ MISSING_CODES = frozenset({"BlobNotFound"})
 
 
 def read_bytes(uri: str, most: int) -> bytes:
-    """The first `most` bytes of the blob at `https://account.blob.core.windows.net/container/name`; no more is requested.
-
-    Raises SettingsError with Azure's message.
-    """
+    """The first `most` bytes of the blob at that https address; no more is requested. Raises SettingsError with Azure's message."""
     try:
         account, container, name = _split_address(uri)
         if not name:
@@ -67,10 +64,7 @@ def read_bytes(uri: str, most: int) -> bytes:
 
 
 def write_report(place: str, run_id: str, started_at: datetime, text: str) -> str:
-    """Store a report under `<container>/<prefix>/YYYY/MM/DD/<run>.json`; returns its address. The first report of a run stays.
-
-    Raises SettingsError if Azure refuses.
-    """
+    """Store a report under `<place>/YYYY/MM/DD/<run>.json`; returns its address. The first of a run stays. Raises SettingsError."""
     try:
         with _blob(place, f"{started_at:%Y/%m/%d}/{run_id}.json") as (address, blob), suppress(ResourceExistsError):
             blob.upload_blob(text.encode(), content_settings=ContentSettings(content_type="application/json"))
@@ -112,10 +106,7 @@ def read_text(address: str) -> str:
 
 
 def list_texts(place: str) -> builtins.list[str]:
-    """The addresses of all texts under `place`, in the order of their names. Raises CloudError.
-
-    A place that ends with a slash lacks the name that should follow: it lists nothing, rather than everything.
-    """
+    """The addresses of all texts under `place`, sorted; one that lacks its last name is an error, not everything. Raises CloudError."""
     with _sdk_errors_as_cloud_errors(READ, place):
         if place.strip().endswith("/") or "?" in place or "#" in place:
             raise ValueError("names nothing to be listed")
