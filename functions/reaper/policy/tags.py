@@ -15,6 +15,7 @@ from reaper import duration
 from reaper.calendars.terms import Hours
 from reaper.model import Ceiling
 from reaper.policy import office_hours
+from reaper.text import shorten
 
 TAG_PREFIX = "reaper:"
 MIN_IDLE_AFTER = timedelta(minutes=30)
@@ -54,10 +55,10 @@ def read_tags(tags: Mapping[str, str], now: datetime) -> TagRequests:
             try:
                 _read_tag(requests, plain, value.strip(), now)
             except ValueError as error:
-                requests.reasons.append(f"tag {key}={_short_repr(value)} can't be read ({error}), so the resource is protected")
+                requests.reasons.append(f"tag {key}={shorten(value, 60)!r} can't be read ({error}), so the resource is protected")
         elif suggestion := _suggested_key(plain):
             requests.reasons.append(
-                f"unknown tag {_short_repr(key)} (did you mean {suggestion}?); the resource is protected until you fix it"
+                f"unknown tag {shorten(key, 60)!r} (did you mean {suggestion}?); the resource is protected until you fix it"
             )
     return requests
 
@@ -90,7 +91,7 @@ def _read_tag(requests: TagRequests, key: str, value: str, now: datetime) -> Non
     """Add what one tag asks for. Raises ValueError if its value can't be read."""
     match key.removeprefix(TAG_PREFIX):
         case "keep" if value.lower() != "false":
-            requests.reasons.append(f"kept by tag reaper:keep={_short_repr(value)}")
+            requests.reasons.append(f"kept by tag reaper:keep={shorten(value, 60)!r}")
         case "keep-until":
             until = parse_until(value)
             if now < until:
@@ -125,7 +126,3 @@ def parse_until(value: str) -> datetime:
         moment = datetime.fromisoformat(value)
         return moment if moment.tzinfo else moment.replace(tzinfo=UTC) + timedelta(hours=12)
     raise ValueError("expected an ISO date or datetime such as 2026-12-31")
-
-
-def _short_repr(value: str) -> str:
-    return repr(value if len(value) <= 60 else value[:57] + "...")
