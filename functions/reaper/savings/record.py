@@ -77,7 +77,9 @@ def _record_target(target: Target, findings: Sequence[Finding], kinds: Collectio
     ledger, now = sweep.ledger, sweep.now
     rows, unread = book.read_open(ledger, target)
     memories = ledger.recall([row.saving.subject.id for row in rows], now) if rows else Recalled({}, {})
-    awaited = {comparable_id(saving.subject.id): saving for f in findings if (saving := _awaited(f, kinds, sweep))}
+    unacted = (f for f in findings if f.case.resource.kind in kinds and not f.is_action)
+    begins = (credit.await_prompted(f, sweep.over_at, sweep.tag_keys, sweep.horizon) for f in unacted)
+    awaited = {comparable_id(saving.subject.id): saving for saving in begins if saving}
     waiting = {comparable_id(row.saving.subject.id) for row in rows if row.saving.cause is Cause.PROMPTED}
     cases = _cases_by_id(findings, sweep)
     counted: list[tuple[OpenRow, Saving | None]] = []
@@ -115,12 +117,6 @@ def _begun(findings: Sequence[Finding], sweep: Sweep) -> Iterator[Saving]:
         parts_left = kind.parts_after(finding.case.resource, action)
         if saving := credit.begin_saving(finding, parts_left, sweep.tag_keys, sweep.horizon):
             yield saving
-
-
-def _awaited(finding: Finding, kinds: Collection[str], sweep: Sweep) -> Saving | None:
-    if finding.case.resource.kind not in kinds or finding.is_action:
-        return None
-    return credit.await_prompted(finding, sweep.over_at, sweep.tag_keys, sweep.horizon)
 
 
 def _cases_by_id(findings: Sequence[Finding], sweep: Sweep) -> dict[str, Case]:

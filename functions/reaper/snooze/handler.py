@@ -100,7 +100,7 @@ def _reply_to_link(request: Request, context: SnoozeContext, limiters: RateLimit
     except InvalidLink as error:
         return pages.invalid_link(now, error.detail)
     except ReaperError as error:
-        return pages.keys_unavailable(now, f"keys: {error}")
+        return pages.try_later("refused", now, f"keys: {error}")
     if limiters and not limiters.per_link.allow(visit_id, now):
         return pages.too_many_requests("too many requests for one link")
     try:
@@ -111,7 +111,7 @@ def _reply_to_link(request: Request, context: SnoozeContext, limiters: RateLimit
             return _reply_to_form(form.read_form(request.body), visit, context)
         return _form_page(SnoozeForm(token=token, rows=form.chosen_rows(request.query)), visit, context)
     except ReaperError as error:
-        return pages.ledger_unavailable(now, str(error))
+        return pages.try_later("unavailable", now, str(error))
 
 
 def _reply_to_form(sent: SnoozeForm, visit: Visit, context: SnoozeContext) -> Reply:

@@ -87,16 +87,10 @@ def too_many_requests(detail: str) -> Reply:
     return text_reply(429, "Too many requests", "Nothing was changed. Try again in a minute.", detail, {"retry-after": "60"})
 
 
-def keys_unavailable(now: datetime, detail: str) -> Reply:
-    """The reply if the keys can't be read."""
+def try_later(page: str, now: datetime, detail: str) -> Reply:
+    """The reply if the keys (page `refused`) or the ledger (page `unavailable`) can't be read."""
     text = "This link can't be checked right now. Nothing was changed. Try again in a few minutes."
-    body = _render_page("refused", "Try again later", text=text, until=snooze_end(now, 7))
-    return _reply(503, body, detail, {"retry-after": "120"})
-
-
-def ledger_unavailable(now: datetime, detail: str) -> Reply:
-    """The reply if the ledger fails."""
-    body = _render_page("unavailable", "Try again later", until=snooze_end(now, 7))
+    body = _render_page(page, "Try again later", text=text, until=snooze_end(now, 7))
     return _reply(503, body, detail, {"retry-after": "120"})
 
 

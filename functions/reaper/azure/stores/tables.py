@@ -116,8 +116,11 @@ class TableStore:
     def forget_before(self, moment: str) -> int:
         if not self._claim_cleanup(moment):
             return 0
-        old = list(self._query("touched lt @moment", moment=moment))
-        return sum(self._delete_if_older(row["PartitionKey"], row["RowKey"], moment) for row in old)
+        deleted = 0
+        for row in list(self._query("touched lt @moment", moment=moment)):
+            entity = self._get(row["PartitionKey"], row["RowKey"])  # it may have been written since
+            deleted += entity is not None and entity["touched"] < moment and self._delete(entity)
+        return deleted
 
     def scan(self) -> Iterator[Row]:
         for entity in self._query("touched ge @first", first=""):
@@ -212,11 +215,6 @@ class TableStore:
             return False
         partition, name = LAST_CLEANUP_KEY
         return self._is_replaced(last, {"PartitionKey": partition, "RowKey": name, "touched": moment})
-
-    def _delete_if_older(self, partition: str, name: str, moment: str) -> bool:
-        """Delete the entity unless it was written since. Returns whether it was deleted."""
-        entity = self._get(partition, name)
-        return entity is not None and entity["touched"] < moment and self._delete(entity)
 
     @contextmanager
     def _sdk_errors_as_cloud_errors(self, permission: str) -> Iterator[None]:

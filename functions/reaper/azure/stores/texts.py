@@ -87,7 +87,12 @@ def read_report(place: str, run_id: str, address: str) -> str:
 def write(place: str, name: str, text: str) -> str:
     """Store the text as `<place>/<name>` and return its address. Raises CloudError, also if another text exists: none is overwritten."""
     with _sdk_errors_as_cloud_errors(WRITE, place), _blob(place, name) as (address, blob):
-        _upload(blob, text)
+        try:
+            blob.upload_blob(text.encode(), content_settings=JSON_TEXT)
+        except ResourceExistsError:
+            # An earlier try, whose reply was lost, may have written this text.
+            if blob.download_blob().readall() != text.encode():
+                raise
         return address
 
 
@@ -124,16 +129,6 @@ def _blob(place: str, name: str) -> Iterator[tuple[str, BlobClient]]:
     full = "/".join(part for part in (prefix, name) if part)
     with _blob_service(account, place) as service:
         yield f"{account}/{container}/{quote(full)}", service.get_blob_client(container, full)
-
-
-def _upload(blob: BlobClient, text: str) -> None:
-    """Write a blob. Raises azure-core's errors, also if there is one with another text."""
-    try:
-        blob.upload_blob(text.encode(), content_settings=JSON_TEXT)
-    except ResourceExistsError:
-        # An earlier try, whose reply was lost, may have written this text.
-        if blob.download_blob().readall() != text.encode():
-            raise
 
 
 @contextmanager
