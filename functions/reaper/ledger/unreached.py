@@ -20,8 +20,6 @@ UNREACHED_ROW = "unreached"
 PLACES_COLUMN = "places"
 MAX_PLACES = 2000
 """More than that would not fit into a row. The order of the others doesn't matter."""
-
-
 DOUBTED_ROW = "doubted"
 IDS_COLUMN = "ids"
 MAX_DOUBTED = 1000

@@ -28,7 +28,6 @@ SECRET_KEY_NAMES = re.compile(
 HARMLESS_SCHEMES = {"json", "jsons", "xml", "xmls", "form", "forms"}
 """The Apprise schemes whose address contains no token."""
 SECRET_HOSTS = re.compile(r"hooks\.slack\.com|discord(app)?\.com|.*\.webhook\.office\.com|chat\.googleapis\.com", re.IGNORECASE)
-"""Hosts whose addresses are secrets."""
 
 
 Address = Annotated[str, BeforeValidator(require_plain_address)]
@@ -42,7 +41,6 @@ Readers = Annotated[
 ]
 SecretRef = Annotated[str, Field(pattern=SECRET_PATTERN)]
 SECRET_PLACES = f"env:{secret_grants.SECRET_PREFIX}NAME, secretsmanager:name or keyvault:https://…"
-"""The forms of a secret's address."""
 
 
 class _Channel(BaseModel):

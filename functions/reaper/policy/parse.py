@@ -26,7 +26,6 @@ from reaper.text import MAX_LINE_LENGTH, first_few, short_repr, shorten, validat
 
 Problem = tuple[KeyPath, str]
 MAX_PROBLEMS = 100
-"""The most problems in one error."""
 MAY_BE_EMPTY = frozenset({"defaults", "limits", "owners", "channels", "rules", "prices", "budgets", "calendars", "accept"})
 """The keys that mean nothing if nothing is below them, such as `defaults:` when every line below is a comment."""
 EXPECTED_BY_ERROR = {

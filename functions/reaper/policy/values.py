@@ -19,8 +19,6 @@ from reaper.policy.tags import MIN_IDLE_AFTER
 
 ADMINS, TAG_ADDRESSEE = "admins", "tag:"
 """Addressees of an escalation: the channels for admins, and how `tag:KEY` begins, the address in a tag of the resource."""
-
-
 HIDDEN = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
 """What can't be seen, although Unicode counts it among letters and marks. Control and format characters and blanks aren't printable."""
 

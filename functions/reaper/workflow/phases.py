@@ -39,8 +39,6 @@ from reaper.workflow.stored_run import EngineState, RunItem, StoredRun, require_
 TAKEN_OVER = "another run has taken over from this one"
 OTHER_RUN = "it belongs to another run"
 NO_REASON = "its step of the workflow ended without a result"
-Failures = Mapping[int, str]
-"""Why steps failed, by item, as far as the engine knows."""
 
 
 def list_targets(context: WorkflowContext, run_id: str, holder: str, is_running: Callable[[str], bool]) -> dict[str, Any]:
@@ -98,8 +96,10 @@ def decide_run(context: WorkflowContext, engine: EngineState, failures: Mapping[
     if decided is None:
         decide_context = _decide_context(stored, engine, context)
         items = stored.items()
+        names = set(context.store.names("observed/"))
+        absent = [item.item for item in items if f"observed/{item.item}.json" not in names]
         # For conclude, too: a part that comes later was not decided, and so is not reported.
-        context.store.create(MISSING, json.dumps(missing_items(items, context.store, failures)))
+        context.store.create(MISSING, json.dumps({number: failures.get(number, NO_REASON) for number in absent}))
         missing = _read_missing(context)
         parts = observed_parts(stored, items, context.store, missing)
         decided = decide(parts, decide_context)
@@ -214,13 +214,9 @@ def _targets_to_act_on(decided: Decided) -> list[Target]:
     return targets_by_cost(decided)
 
 
-def missing_items(items: Sequence[RunItem], store: RunStore, failures: Failures) -> dict[int, str]:
-    """Why each item without a part has none."""
-    names = set(store.names("observed/"))
-    return {item.item: failures.get(item.item, NO_REASON) for item in items if f"observed/{item.item}.json" not in names}
-
-
-def observed_parts(stored: StoredRun, items: Sequence[RunItem], store: RunStore, missing: Failures) -> Iterator[Observed]:
+def observed_parts(
+    stored: StoredRun, items: Sequence[RunItem], store: RunStore, missing: Mapping[int, str]
+) -> Iterator[Observed]:
     """What each item's step observed, one after the other. A missing or unreadable part is one with failed rows only."""
     for item in items:
         because, part = missing.get(item.item, NO_REASON), None
@@ -232,7 +228,7 @@ def observed_parts(stored: StoredRun, items: Sequence[RunItem], store: RunStore,
         yield part or _missing_part(stored, item, because)
 
 
-def acted_parts(stored: StoredRun, targets: Sequence[Target], store: RunStore, failures: Failures) -> list[Acted]:
+def acted_parts(stored: StoredRun, targets: Sequence[Target], store: RunStore, failures: Mapping[int, str]) -> list[Acted]:
     """What was done in each target. For a missing part, the ledger's intents say what was done, and a row says that it is missing."""
     parts = []
     for number, target in enumerate(targets):
