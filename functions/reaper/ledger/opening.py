@@ -43,12 +43,9 @@ def open_ledger(address: str | None, environ: Mapping[str, str], *, read_only: b
     except ImportError as error:
         extra = EXTRA_BY_SCHEME.get(scheme, "cli")
         raise SettingsError(f"REAPER_LEDGER={address}: needs an extra: {install_command(extra)} ({error})") from error
-    opened = (
-        module.open_in_memory()
-        if scheme == "memory"
-        else module.open_store(place.removeprefix("//"), environ, read_only=read_only)
-    )
-    return Ledger(opened, deployment_id(environ))
+    place = place.removeprefix("//")
+    store = module.open_in_memory() if scheme == "memory" else module.open_store(place, environ, read_only=read_only)
+    return Ledger(store, deployment_id(environ))
 
 
 def deployment_id(environ: Mapping[str, str]) -> str:

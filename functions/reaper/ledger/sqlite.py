@@ -131,9 +131,11 @@ def open_store(address: str, environ: Mapping[str, str], *, read_only: bool = Fa
     """The file, created with its folder if missing; if `read_only`, a copy in memory that refuses writes. Raises SettingsError."""
     path = file_path(address)
     try:
-        if not read_only:
+        if read_only:
+            connection = _copy_to_memory(path)
+        else:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        connection = _copy_to_memory(path) if read_only else _connect(path)
+            connection = _connect(path)
     except (OSError, sqlite3.Error) as error:
         raise SettingsError(f"REAPER_LEDGER=sqlite://{address}: the file can't be opened: {error}") from error
     try:

@@ -17,7 +17,7 @@ Written = TypeVar("Written")
 
 
 def write_until_accepted(attempt: Callable[[], Written | None], subject: str) -> Written:
-    """The first result of `attempt`, which reads, decides and writes, that isn't None: that means that another writer came first.
+    """The first result of `attempt` that isn't None. An attempt reads, decides and writes; None means that another writer came first.
 
     Raises CloudError if the ledger fails or another writer came first MAX_TRIES times. `subject` names the row in that error.
     """
