@@ -126,7 +126,7 @@ def test_a_ledger_that_fails_costs_what_was_kept_and_is_told(book: Ledger):
 
 def test_nothing_is_kept_in_a_ledger_of_a_newer_version():
     book, messages = InMemoryLedger(), list[str]()
-    book.write_row(FORMAT_ROW, {"number": "99"}, 0, NOW)
+    book.write_row(FORMAT_ROW, {"number": "99"}, 0)
     cache.write_cached(shelf(book, tell=messages.append), entries(5), entries(5))
     assert set(book.named_rows) == {FORMAT_ROW}
     assert "newer version" in messages[0]
@@ -139,7 +139,7 @@ def test_a_row_that_cannot_be_understood_has_nothing_and_is_replaced(text: str):
     book = InMemoryLedger()
     cache.write_cached(shelf(book), rows := entries(1), rows)
     [name] = set(book.named_rows) - {FORMAT_ROW}
-    book.write_row(name, {cache.PACKED_COLUMN: text}, 1, NOW)
+    book.write_row(name, {cache.PACKED_COLUMN: text}, 1)
     assert cache.read_cached(shelf(book), rows) == {}
     cache.write_cached(shelf(book), rows, rows)
     assert cache.read_cached(shelf(book), rows) == rows
@@ -150,7 +150,7 @@ def test_a_row_that_unpacks_to_far_more_than_was_packed_has_nothing():
     book = InMemoryLedger()
     cache.write_cached(shelf(book), rows := entries(1), rows)
     [name] = set(book.named_rows) - {FORMAT_ROW}
-    book.write_row(name, {cache.PACKED_COLUMN: bomb}, 1, NOW)
+    book.write_row(name, {cache.PACKED_COLUMN: bomb}, 1)
     assert cache._unpack(book.read_row(name)) == {}
     assert cache._decompress(bomb) == b" " * cache.MAX_UNPACKED_BYTES
     assert cache.read_cached(shelf(book), rows) == {}
@@ -160,8 +160,8 @@ def test_of_two_sweeps_that_write_at_once_the_first_stays():
     class Raced(InMemoryLedger):
         def write_state(self, name: str, values: Any, expected_version: int, now: Any) -> bool:
             if name != FORMAT_ROW and not self.named_rows.get(name):
-                super().write_row(name, values, 0, now)
-            return super().write_row(name, values, expected_version, now)
+                super().write_row(name, values, 0)
+            return super().write_row(name, values, expected_version)
 
     book = Raced()
     cache.write_cached(shelf(book), entries(3), entries(3))
@@ -231,7 +231,7 @@ def test_one_bad_entry_costs_no_other():
     bad = next(iter(raw))
     raw[bad] |= {"at": "2026-01-01T00:00:00"}
     packed = base64.b64encode(zlib.compress(json.dumps(raw).encode())).decode()
-    book.write_row(name, {cache.PACKED_COLUMN: packed}, stored.version, NOW)
+    book.write_row(name, {cache.PACKED_COLUMN: packed}, stored.version)
     assert cache.read_cached(shelf(book), rows).keys() == rows.keys() - {bad}
     cache.write_cached(shelf(book), rows, rows)
     assert cache.read_cached(shelf(book), rows) == rows

@@ -228,7 +228,7 @@ def test_the_end_of_a_jump_dated_ahead_voids_no_later_notice():
     deployment.cloud.add("churn")
     ended = Breaker(target="aws/123456789012/us-east-1", kind=KIND, lapsed_at=NOW + 9 * DAY)
     row = holds.row_columns(HoldRow(breakers=(ended,)))
-    assert deployment.ledger.write_row(holds.row_name("aws/123456789012"), row, 0, NOW)
+    assert deployment.ledger.write_row(holds.row_name("aws/123456789012"), row, 0)
     steps = [only(deployment.sweep_after(hours=1)).step.name for _ in range(4)]
     assert steps == [StepName.WARN, StepName.NONE, StepName.NONE, StepName.NONE]
 

@@ -419,7 +419,7 @@ def test_an_unreadable_row_of_what_was_acted_on_holds_everything(text: str):
     deployment = deployment_of(1)
     deployment.sweep()
     deployment.now += 2 * HOUR
-    assert deployment.ledger.write_row(acted.acted_row(ACCOUNT), {"acted": text}, 0, deployment.now)
+    assert deployment.ledger.write_row(acted.acted_row(ACCOUNT), {"acted": text}, 0)
     assert finding_of(deployment.sweep(), "idle-00").step.name is StepName.HOLD
     with pytest.raises(CloudError) as raised:
         holds.read_hold_rows(deployment.ledger, [TARGET], deployment.now)

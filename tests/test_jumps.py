@@ -229,7 +229,7 @@ def test_an_action_is_refused_if_a_jump_is_recorded_after_deciding():
             row_name = holds.row_name("aws/123456789012")
             row = deployment.ledger.read_row(row_name)
             written = holds.row_columns(holds.HoldRow(breakers=(place,)))
-            assert deployment.ledger.write_row(row_name, written, row.version, deployment.now)
+            assert deployment.ledger.write_row(row_name, written, row.version)
 
     for name in OWNERS:
         deployment.cloud.things[name].uses.append(deployment.now - HOUR)

@@ -242,7 +242,7 @@ def test_rows_hold_ten_thousand_uses_each_and_a_bad_row_costs_only_its_own():
     assert cache.read_stored(shelf()).uses == rows
     assert max(len(text) for row in book.named_rows.values() for text in row.values.values()) < 215_000
     first = book.read_row(shelf().row_name(0))
-    book.write_row(shelf().row_name(0), {**first.values, cache.USES_COLUMN: "AAAA"}, first.version, NOW)
+    book.write_row(shelf().row_name(0), {**first.values, cache.USES_COLUMN: "AAAA"}, first.version)
     assert len(cache.read_stored(shelf()).uses) == 500
 
 

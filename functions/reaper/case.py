@@ -29,7 +29,7 @@ from reaper.model import (
 from reaper.text import DOLLARS, Currency
 
 if TYPE_CHECKING:
-    from reaper.savings.overview import Overview
+    from reaper.savings.totals import Overview
 
 HOURS_A_MONTH = 730
 OWN = "reaper"

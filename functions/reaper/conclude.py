@@ -143,7 +143,7 @@ def _conclude_run(
 def _can_write(ledger: Ledger, context: ConcludeContext, rows: list[Coverage]) -> bool:
     """Whether the ledger can be written to: not if a newer version has written to it, or if its version can't be read."""
     try:
-        ensure_format(ledger, context.clock())
+        ensure_format(ledger)
     except ReaperError as error:
         add_failure_row(rows, failure_row("ledger", error))
         return False
@@ -278,7 +278,7 @@ def _record_run(findings: Sequence[Finding], cloud_rows: Sequence[Coverage], dec
     cases = [f.case for f in findings if f.case.resource.target in leased and f.case.resource.id not in left_ids]
     errors = attempt(
         lambda: record_statistics(mails.ledger, mails.run, cases, cloud_rows, decided.unusual),
-        lambda: record_unreached(mails.ledger, cloud_rows, mails.now),
+        lambda: record_unreached(mails.ledger, cloud_rows),
         lambda: _record_doubted(mails),
         lambda: mails.ledger.forget_before(mails.now - RETENTION),
     )
@@ -293,6 +293,8 @@ def _record_savings(
         return ()
     policy = mails.context.policy
     sweep = Sweep(
+        ledger=mails.ledger,
+        now=mails.context.clock(),
         run=decided.run,
         over_at=decided.decided_at,
         targets=decided.leased,
@@ -302,7 +304,7 @@ def _record_savings(
         tag_keys=policy.report.tags,
         horizon=policy.savings.horizon,
     )
-    return record_savings(mails.ledger, sweep, mails.context.clock())
+    return record_savings(sweep)
 
 
 def _record_doubted(mails: NoticeRound) -> None:
@@ -313,7 +315,7 @@ def _record_doubted(mails: NoticeRound) -> None:
         if f.memory and f.memory.claimed_until and f.case.verdict.state is not State.IDLE
     }
     oldest = mails.now - mails.context.policy.defaults.lookback
-    record_doubted(mails.ledger, doubted, mails.findings, oldest, mails.now)
+    record_doubted(mails.ledger, doubted, mails.findings, oldest)
 
 
 def _with_memories(findings: list[Finding], decided: Decided, context: ConcludeContext, rows: list[Coverage]) -> list[Finding]:

@@ -147,7 +147,7 @@ def _begun(run: Run, context: DecideContext) -> _Phase:
     leases = RunLeases(ledger=ledger, run_id=run.id, clock=context.clock, renewed_at=now, dead_runs=context.dead_runs)
     phase = replace(phase, leases=leases)
     try:
-        ensure_format(ledger, now)
+        ensure_format(ledger)
     except ReaperError as error:
         return replace(phase, ledger=None, failures=[failure_row("ledger", error)])
     try:

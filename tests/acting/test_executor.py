@@ -362,7 +362,7 @@ def test_a_resource_gone_at_the_call_is_a_success_without_savings(deployment):
 
 
 def test_a_ledger_of_a_newer_version_is_left_alone_and_the_report_says_so(deployment):
-    due(deployment).ledger.write_row("format", {"number": "3"}, deployment.ledger.read_row("format").version, deployment.now)
+    due(deployment).ledger.write_row("format", {"number": "3"}, deployment.ledger.read_row("format").version)
     before = deployment.memory("churn")
     report = deployment.sweep()
     assert only(report).step.name is StepName.NONE

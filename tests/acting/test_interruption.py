@@ -259,7 +259,7 @@ def test_a_jump_of_the_idle_share_brings_no_notice_about_it(times):
     deployment = interrupted()
     place = Breaker(target="aws/123456789012/us-east-1", kind=KIND, **times)
     row = holds.row_columns(HoldRow(breakers=(place,)))
-    assert deployment.ledger.write_row(holds.row_name("aws/123456789012"), row, 0, deployment.now)
+    assert deployment.ledger.write_row(holds.row_name("aws/123456789012"), row, 0)
     deployment.now += 5 * HOUR
     step = finding_of(deployment.sweep(Mode.ANNOUNCE), "churn").step
     assert (step.name, "an action on it was interrupted" in step.because) == (StepName.NONE, True)

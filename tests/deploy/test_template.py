@@ -16,8 +16,8 @@ from reaper.aws import targets
 from reaper.aws.functions import snooze
 from reaper.aws.stores import dynamodb
 from reaper.ledger.ledger import SNOOZE_FIELDS
-from reaper.ledger.rows import HistoryEntry, history_columns, written_columns
-from reaper.model import Mode
+from reaper.ledger.rows import HistoryEntry, columns_of, memory_columns
+from reaper.model import Memory, Mode
 from reaper.settings import SETTING_DOCS
 
 ROOT = Path(__file__).parents[2]
@@ -477,11 +477,11 @@ def test_the_attributes_a_snooze_may_write_are_its_columns_and_bookkeeping(cloud
         s["Sid"]: s["Condition"].get("ForAllValues:StringEquals", {}) for s in policies.statements(documents) if "Condition" in s
     }
     assert set(granted["Keep"]["dynamodb:Attributes"]) == {
-        *written_columns(SNOOZE_FIELDS),
+        *memory_columns(Memory(), SNOOZE_FIELDS),
         *dynamodb.BOOKKEEPING_ATTRIBUTES,
     }
     entry = HistoryEntry(id="e", when=datetime(2026, 11, 21, tzinfo=UTC), what="kept", by="ana", because="demo")
-    assert set(granted["Note"]["dynamodb:Attributes"]) == {*history_columns(entry), "pk", "sk", "expires", "touched"}
+    assert set(granted["Note"]["dynamodb:Attributes"]) == {*columns_of(entry), "pk", "sk", "expires", "touched"}
 
 
 def test_only_this_accounts_schedules_can_use_the_schedules_role(cloudformation):

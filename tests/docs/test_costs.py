@@ -30,7 +30,7 @@ from reaper.case import Coverage
 from reaper.model import Status
 from reaper.policy.parse import parse_policy
 from reaper.report.figures import alarm_figures, run_figures
-from reaper.savings.overview import read_overview
+from reaper.savings.totals import read_overview
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.call import Call
 from reaper_sandbox.aws.records import Variant

@@ -269,7 +269,7 @@ def test_an_expired_release_puts_actions_on_hold_again(desk: Desk):
     row = store.read_row("hold")
     over = json.loads(row.values["row"])
     over["release"]["valid_until"] = over["release"]["given_at"]
-    store.write_row("hold", {**row.values, "row": json.dumps(over)}, row.version, desk.now)
+    store.write_row("hold", {**row.values, "row": json.dumps(over)}, row.version)
     store.close()
     applied = desk("apply", "plan.json")
     assert (applied.returncode, desk.counts()) == (1, [3, 3, 3]), applied.stdout + applied.stderr

@@ -170,7 +170,7 @@ def linked(url: str, **environ: str) -> list[Check]:
 @pytest.fixture
 def page_environ(tmp_path) -> dict[str, str]:
     ledger = f"sqlite://{tmp_path}/ledger.db"
-    opening.ensure_format(opening.open_ledger(ledger, {}), NOW)
+    opening.ensure_format(opening.open_ledger(ledger, {}))
     return {"REAPER_LEDGER": ledger, "REAPER_SNOOZE_KEYS": "env:KEYS", "KEYS": KEYS, "REAPER_DEPLOYMENT": "stack-1"}
 
 

@@ -19,9 +19,9 @@ import pytest
 from azure.data.tables import TableClient, TableServiceClient, UpdateMode
 
 import azurite
+from fakes.in_memory_store import InMemoryStore
 from reaper.azure.stores.tables import entity_key
 from reaper.ledger import opening, sqlite
-from reaper.ledger.in_memory import InMemoryStore
 from reaper.ledger.ledger import Ledger, comparable_id, memory_key
 from reaper.ledger.store import Key, Row
 from reaper.model import Target
@@ -52,7 +52,8 @@ class LedgerLocation:
     def open_ledger(self) -> Ledger:
         """One more ledger on the same place; a fleeting one has no other place than itself."""
         if self.address != "memory:" or not self._opened:
-            self._opened.append(opening.open_ledger(self.address, self.environ))
+            is_fake = self.address == "memory:"
+            self._opened.append(Ledger(InMemoryStore()) if is_fake else opening.open_ledger(self.address, self.environ))
         return self._opened[-1]
 
     def overwrite(self, id: str, field: str, value: str | int) -> None:

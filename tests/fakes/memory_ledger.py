@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
-from reaper.ledger.in_memory import InMemoryStore
+from fakes.in_memory_store import InMemoryStore
 from reaper.ledger.ledger import Ledger
 from reaper.ledger.rows import NamedRow, Recalled
 from reaper.ledger.store import Category, Key

@@ -9,11 +9,11 @@ import pytest
 
 from fakes.builders import DAY, HOUR, NOW
 from fakes.histories import history_of
+from fakes.in_memory_store import InMemoryStore
 from fakes.ledger_places import ARM, ARN, HERE, THERE, in_memory
 from reaper.errors import CloudError, Reason
 from reaper.ledger import sqlite
 from reaper.ledger.forget import CHANGED, FORGOTTEN, forget_address
-from reaper.ledger.in_memory import InMemoryStore
 from reaper.ledger.ledger import Ledger, target_text
 from reaper.ledger.rows import HistoryEntry, Unfinished
 from reaper.ledger.store import AtVersion, Category, Having, Row
@@ -140,7 +140,7 @@ def test_a_row_that_changed_since_is_not_overwritten(ledger, sort: Category):
     ledger.add_unfinished(replace(HINT, run="another", at=NOW))
     stop_switch.end_pause(ledger, "ann", NOW)
     before = Having(column="at", text=row.texts["at"]) if sort is Category.OPEN else AtVersion(version=int(row.version))
-    assert not ledger.store.change(row.key, {}, set(row.texts), None, before)
+    assert not ledger.store.change(row.key, dict.fromkeys(row.texts), None, before)
     assert ledger.recall([ARN], NOW)[ARN].snooze_reason == "later"
     assert [hint.run for hint in ledger.unfinished(HERE, NOW)] == ["another"]
     assert stop_switch.read_pause(ledger, NOW) is None
@@ -151,11 +151,11 @@ class BusyStore(InMemoryStore):
 
     changes, cut_off = 0, False
 
-    def change(self, key, columns, removed, touched, condition):
+    def change(self, key, columns, touched, condition):
         if self.changes:
             self.changes -= 1
             return False
-        return super().change(key, columns, removed, touched, condition)
+        return super().change(key, columns, touched, condition)
 
     def delete(self, key, having=None):
         if self.cut_off:

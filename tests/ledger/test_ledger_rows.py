@@ -214,9 +214,9 @@ def test_a_hint_of_a_resource_without_region_or_owner_is_read_again(ledger):
 def test_a_named_row_is_written_by_version_and_never_forgotten(ledger_location):
     ledger = ledger_location.open_ledger()
     assert ledger.read_row("hold") == NamedRow()
-    assert ledger.write_row("hold", {"since": "now", "run": "a"}, 0, NOW)
-    assert not ledger.write_row("hold", {"since": "later"}, 0, NOW)
-    assert ledger.write_row("hold", {"run": "b"}, 1, NOW)
+    assert ledger.write_row("hold", {"since": "now", "run": "a"}, 0)
+    assert not ledger.write_row("hold", {"since": "later"}, 0)
+    assert ledger.write_row("hold", {"run": "b"}, 1)
     ledger.forget_before(NOW + 2 * RETENTION)
     assert ledger_location.open_ledger().read_row("hold") == NamedRow(values={"run": "b"}, version=2)
     assert ledger_location.open_ledger().read_row("release") == NamedRow()
@@ -225,7 +225,7 @@ def test_a_named_row_is_written_by_version_and_never_forgotten(ledger_location):
 def test_named_rows_are_read_together(ledger_location):
     ledger, names = ledger_location.open_ledger(), [f"hold aws/{n:012}" for n in range(30)]
     for name in names[::2]:
-        assert ledger.write_row(name, {"row": name}, 0, NOW)
+        assert ledger.write_row(name, {"row": name}, 0)
     for wanted in (names, names[:3], []):
         rows = ledger.read_rows(wanted)
         assert rows == {name: NamedRow(values={"row": name}, version=1) if name in names[::2] else NamedRow() for name in wanted}
@@ -233,5 +233,5 @@ def test_named_rows_are_read_together(ledger_location):
 
 def test_a_named_row_stores_long_strings(ledger_location):
     text = " ".join(f"aws/{n:012}/us-east-1" for n in range(9_000))
-    assert ledger_location.open_ledger().write_row("hold", {"targets": text, "none": ""}, 0, NOW)
+    assert ledger_location.open_ledger().write_row("hold", {"targets": text, "none": ""}, 0)
     assert ledger_location.open_ledger().read_row("hold").values == {"targets": text, "none": ""}

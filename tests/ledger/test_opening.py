@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from fakes.builders import NOW
 from reaper.errors import SettingsError
 from reaper.ledger import opening
 from reaper.ledger.ledger import Ledger
@@ -62,16 +61,16 @@ def test_without_a_home_directory_the_error_names_the_setting(platform):
 
 
 def test_the_format_is_written_once(ledger):
-    opening.ensure_format(ledger, NOW)
-    opening.ensure_format(ledger, NOW)
+    opening.ensure_format(ledger)
+    opening.ensure_format(ledger)
     assert ledger.read_row("format") == NamedRow(values={"number": "2"}, version=1)
 
 
 @pytest.mark.parametrize("number", ["3", "x"])
 def test_a_ledger_of_a_newer_format_is_refused(ledger, number):
-    ledger.write_row("format", {"number": number}, 0, NOW)
+    ledger.write_row("format", {"number": number}, 0)
     with pytest.raises(SettingsError, match=f"format {number}.*newer version"):
-        opening.ensure_format(ledger, NOW)
+        opening.ensure_format(ledger)
     assert ledger.read_row("format").version == 1
 
 
@@ -79,14 +78,14 @@ def test_a_ledger_names_its_deployment_and_refuses_another(tmp_path: Path):
     def opened(deployment: str) -> Ledger:
         return opening.open_ledger(f"sqlite://{tmp_path}/ledger.db", {"REAPER_DEPLOYMENT": deployment})
 
-    opening.ensure_format(opened(""), NOW)
-    opening.ensure_format(opened("/Subscriptions/1/sites/One"), NOW)
-    opening.ensure_format(opened("/subscriptions/1/sites/one"), NOW)
-    opening.ensure_format(opened(""), NOW)
+    opening.ensure_format(opened(""))
+    opening.ensure_format(opened("/Subscriptions/1/sites/One"))
+    opening.ensure_format(opened("/subscriptions/1/sites/one"))
+    opening.ensure_format(opened(""))
     row = opened("").read_row("format")
     assert row == NamedRow(values={"number": "2", "deployment": "/subscriptions/1/sites/one"}, version=2)
     other = opened("arn:aws:cloudformation:us-east-1:123456789012:stack/two/1")
-    for refused in (lambda: opening.ensure_format(other, NOW), lambda: opening.require_known_format(other)):
+    for refused in (lambda: opening.ensure_format(other), lambda: opening.require_known_format(other)):
         with pytest.raises(
             SettingsError,
             match=r"belongs to the deployment /subscriptions/1/sites/one, and this is arn:.*own ledger, or hand it over \(docs/operations.md\)",

@@ -83,7 +83,7 @@ def test_keys_that_stay_unprocessed_raise_an_error(ledger_location, server):
 
 def test_a_permit_takes_one_request_for_the_switch_and_all_records(ledger_location, server):
     ledger = ledger_location.open_ledger()
-    ledger.write_row("pause", {"state": "on"}, 0, NOW)
+    ledger.write_row("pause", {"state": "on"}, 0)
     ids = [f"{ARN}-{n}" for n in range(20)]
     ledger.remember(ids[0], Memory(notice_receipt="r"), 0, NOW)
     server.calls.clear()

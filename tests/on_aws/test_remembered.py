@@ -305,7 +305,7 @@ def tampered(sweeper: Sweeper, change: Callable[[dict[str, Any]], dict[str, Any]
     rows = json.loads(zlib.decompress(base64.b64decode(stored.values[cache.PACKED_COLUMN])))
     text = json.dumps({id: change(row) for id, row in rows.items()})
     packed = base64.b64encode(zlib.compress(text.encode())).decode()
-    assert sweeper.ledger.write_row(name, {**stored.values, cache.PACKED_COLUMN: packed}, stored.version, NOW)
+    assert sweeper.ledger.write_row(name, {**stored.values, cache.PACKED_COLUMN: packed}, stored.version)
 
 
 def parts(*part: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:

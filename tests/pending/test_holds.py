@@ -36,13 +36,13 @@ class Frail(InMemoryLedger):
         super().__init__()
         self.refuses, self.loses = "", 0
 
-    def write_row(self, name: str, values: Mapping[str, str], expected_version: int, now: datetime) -> bool:
+    def write_row(self, name: str, values: Mapping[str, str], expected_version: int) -> bool:
         if name == self.refuses:
             raise CloudError(Reason.DENIED, "dynamodb:PutItem", "not allowed", missing="dynamodb:PutItem")
         if name == ACCOUNT_ROW and self.loses:
             self.loses -= 1
-            super().write_row(name, self.read_row(name).values, self.read_row(name).version, now)
-        return super().write_row(name, values, expected_version, now)
+            super().write_row(name, self.read_row(name).values, self.read_row(name).version)
+        return super().write_row(name, values, expected_version)
 
 
 def due(count: int = 4, ledger: InMemoryLedger | None = None, **limits: Any) -> FakeDeployment:
@@ -105,7 +105,7 @@ def test_an_action_is_refused_if_a_hold_is_recorded_after_deciding():
         if call == "look":
             row = deployment.ledger.read_row(ACCOUNT_ROW)
             columns = holds.row_columns(HoldRow(holds=(hold,)))
-            assert deployment.ledger.write_row(ACCOUNT_ROW, columns, row.version, deployment.now)
+            assert deployment.ledger.write_row(ACCOUNT_ROW, columns, row.version)
 
     deployment.cloud.before_call = record_hold
     finding = finding_of(deployment.sweep(), "idle-0")
@@ -132,7 +132,7 @@ def test_where_the_hold_cannot_be_written_everything_is_on_hold():
 def test_where_the_hold_cannot_be_understood_everything_is_on_hold():
     deployment = due(max_acts=20)
     version = deployment.ledger.read_row(ACCOUNT_ROW).version
-    deployment.ledger.write_row(ACCOUNT_ROW, {"row": '{"holds": [{}]}'}, version, deployment.now)
+    deployment.ledger.write_row(ACCOUNT_ROW, {"row": '{"holds": [{}]}'}, version)
     assert (moves(deployment), deployment.cloud.log) == ({StepName.HOLD}, [])
 
 
@@ -327,7 +327,7 @@ UNREADABLE = [
 @pytest.mark.parametrize("text", UNREADABLE)
 def test_a_row_whose_times_cannot_be_compared_holds_everything(text: str, key: str):
     deployment = due()
-    assert deployment.ledger.write_row(holds.row_name(key), {"row": text, "by": "lee"}, 0, deployment.now)
+    assert deployment.ledger.write_row(holds.row_name(key), {"row": text, "by": "lee"}, 0)
     report = deployment.sweep()
     assert {f.step.name for f in report.findings} == {StepName.HOLD}
     assert "what is on hold can't be read" in " ".join(row.error or "" for row in report.coverage)

@@ -76,7 +76,7 @@ def test_every_ledger_reads_memories_and_the_switch_together(ledger):
     ],
 )
 def test_a_row_that_cannot_be_understood_counts_as_on(ledger: Ledger, values: dict[str, str]):
-    assert ledger.write_row(PAUSE_ROW, values, 0, NOW)
+    assert ledger.write_row(PAUSE_ROW, values, 0)
     assert paused_until(ledger, NOW) == UNTIL_RESUMED
     assert "counts as on" in stop_switch.paused_sentence(stop_switch.read_pause(ledger, NOW))
     assert stop_switch.end_pause(ledger, "jo", NOW) is None

@@ -358,7 +358,7 @@ def test_link_address_appends_path_and_token(base: str):
 
 def test_the_page_writes_nothing_to_the_ledger_of_another_deployment(ledger: InMemoryLedger):
     ledger.deployment = "one"
-    opening.ensure_format(ledger, NOW)
+    opening.ensure_format(ledger)
     ledger.deployment = "two"
     rows = dict(ledger.memory_store.rows)
     reply = send(ledger, days="3")

@@ -81,7 +81,7 @@ def test_an_alarm_run_never_acts_and_the_next_scheduled_run_does(due: Scene):
 
 def test_an_alarm_run_writes_no_statistics_no_hold_and_no_summary(scene: Scene):
     place = {"places": f'[["aws", "{ACCOUNT}", "us-east-1", "sagemaker-endpoint"]]'}
-    assert scene.ledger.write_row(UNREACHED_ROW, place, 0, scene.server.now)
+    assert scene.ledger.write_row(UNREACHED_ROW, place, 0)
     alarm_run(scene, alarmed())
     assert scene.ledger.read_row(UNREACHED_ROW).values == place
     target = Target(cloud="aws", account=ACCOUNT, region="us-east-1")
@@ -94,14 +94,14 @@ def test_an_alarm_run_sends_no_notice_where_the_idle_share_jumped(scene: Scene):
     account = holds.row_name(f"aws/{ACCOUNT}")
     target = f"aws/{ACCOUNT}/us-east-1"
     jump = Breaker(target=target, kind="sagemaker-endpoint", since=scene.server.now, run="r", because="9 of 10 are idle")
-    assert scene.ledger.write_row(account, row_columns(HoldRow(breakers=(jump,))), 0, scene.server.now)
+    assert scene.ledger.write_row(account, row_columns(HoldRow(breakers=(jump,))), 0)
     ran = alarm_run(scene, alarmed("quiet-us-east-1", "quiet-eu-west-1"))
     assert steps(ran) == {"quiet-us-east-1": ("none", "planned"), "quiet-eu-west-1": ("warn", "done")}
     assert scene.ledger.read_row(account).version == 1
 
 
 def test_an_alarm_run_that_cannot_read_holds_sends_no_notice(scene: Scene):
-    assert scene.ledger.write_row(holds.row_name(f"aws/{ACCOUNT}"), {"row": "?"}, 0, scene.server.now)
+    assert scene.ledger.write_row(holds.row_name(f"aws/{ACCOUNT}"), {"row": "?"}, 0)
     assert steps(alarm_run(scene, alarmed())) == {"quiet-us-east-1": ("none", "planned")}
     assert scene.mails() == []
 

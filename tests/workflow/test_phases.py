@@ -270,7 +270,7 @@ def test_nothing_is_begun_that_the_next_run_put_on_hold(due: Scene, released: bo
         holds.release_actions(due.ledger, "ana", due.server.now, accounts=[account])
     row = due.ledger.read_row(holds.row_name(account))
     written = holds.row_columns(replace(holds.row_from_columns(row.values), holds=(hold,)))
-    assert due.ledger.write_row(holds.row_name(account), written, row.version, due.server.now)
+    assert due.ledger.write_row(holds.row_name(account), written, row.version)
     for item in due.workflow.items(run_id, ACT_ITEMS):
         due.workflow.act(run_id, item)
     assert [due.instances(region) for region in REGIONS] == ([1, 1] if released else [3, 3])

@@ -131,5 +131,5 @@ def test_the_claim_of_another_run_does_not_end_a_claim(due: Scene):
 @pytest.mark.parametrize("claims", ["nonsense", "5", '[["a"]]', '[{"run": "one"}]', "null"])
 def test_an_odd_claim_blocks_nothing(due: Scene, claims: str):
     version = due.ledger.read_row(lease.CONCLUDE_ROW).version
-    assert due.ledger.write_row(lease.CONCLUDE_ROW, {"claims": claims}, version, due.server.now)
+    assert due.ledger.write_row(lease.CONCLUDE_ROW, {"claims": claims}, version)
     assert set(steps(due.workflow.run()).values()) == {("stop", "done")}

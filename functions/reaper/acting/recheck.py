@@ -141,7 +141,7 @@ def count_action(case: Case, task: Task) -> None:
         row, now = ledger.read_row(name), task.context.clock()
         before = acted.acted_from_columns(name, row.values, now)
         because = limits.exceeded_by(case, before, task.context.policy.limits)
-        if because or ledger.write_row(name, acted.acted_columns(before, own), row.version, now):
+        if because or ledger.write_row(name, acted.acted_columns(before, own), row.version):
             return because
         return None
 

@@ -22,7 +22,7 @@ import typer
 from reaper import accounts as account_scope
 from reaper import registry, settings
 from reaper.accounts import AccountScope
-from reaper.cli.options import ExternalIdOption, current_time
+from reaper.cli.options import ExternalIdOption
 from reaper.errors import CloudError, Reason, SettingsError
 from reaper.ledger import opening
 from reaper.ledger.ledger import Ledger
@@ -216,7 +216,7 @@ def ledger_label(settings: Settings) -> str:
 def open_ledger_to_write(settings: Settings) -> Ledger:
     """The ledger, marked with the format that this version writes."""
     ledger = opening.open_ledger(ledger_address(settings), os.environ)
-    opening.ensure_format(ledger, current_time())
+    opening.ensure_format(ledger)
     return ledger
 
 

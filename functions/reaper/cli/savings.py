@@ -125,7 +125,7 @@ def _csv(saved: Saved) -> str:
 
 
 def _print_text(saved: Saved, month: Saved, by: str, ledger: str, currency: Currency) -> None:
-    from reaper.savings.overview import saved_text
+    from reaper.savings.totals import saved_text
 
     this_month = f"This month: {saved_text(month, currency)}."
     sys.stdout.write(f"Saved since {saved.since:%Y-%m-%d}: {saved_text(saved, currency)}. {this_month}\n")

@@ -84,7 +84,7 @@ def _write_and_read_row(context: DoctorContext, ledger: Ledger) -> None:
     """Raises CloudError if the row can't be written, or isn't read back as it was written."""
     values = {"at": context.clock().isoformat(), "by": uuid4().hex}
     before = ledger.read_row(MARKER)
-    if ledger.write_row(MARKER, values, before.version, context.clock()) and ledger.read_row(MARKER).values != values:
+    if ledger.write_row(MARKER, values, before.version) and ledger.read_row(MARKER).values != values:
         raise CloudError(Reason.UNREADABLE, "ledger:Read", "the marker isn't read back as it was written")
 
 

@@ -78,15 +78,14 @@ def _forget_in_row(row: Row, pattern: re.Pattern[str], ledger: Ledger) -> Forgot
 
 def _write_row(row: Row, changed: Mapping[str, str | None], ledger: Ledger) -> bool:
     """Write what changed, and leave the row's retention as it is. Returns False if another writer came first."""
-    columns = {name: text for name, text in changed.items() if text is not None}
     if row.key.category is Category.HISTORY:
-        ledger.add_history(history_from_row({**row.texts, **columns}))
+        ledger.add_history(history_from_row({**row.texts, **changed}))
         ledger.store.delete(row.key)
         return True
     condition: AtVersion | Having = Having(column="at", text=row.texts.get("at", ""))
     if row.key.category is not Category.OPEN:
         condition = AtVersion(version=valid_version(row.version, f"the {row.key.category} of {row.key.name}"))
-    return ledger.store.change(row.key, columns, changed.keys() - columns.keys(), None, condition)
+    return ledger.store.change(row.key, changed, None, condition)
 
 
 def _redacted(name: str, text: str, category: Category, pattern: re.Pattern[str]) -> str | None:

@@ -6,10 +6,12 @@ exactly, except for the type in the ARN of a Studio app.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 
 from reaper.errors import CloudError, Reason
 from reaper.idle_period import VOID_AHEAD
@@ -41,10 +43,7 @@ class Ledger:
         self.deployment = deployment
 
     def recall(self, ids: Iterable[str], now: datetime) -> Recalled:
-        """The memories of these resources that are still retained at `now`, keyed by the IDs as given.
-
-        An unreadable memory raises when it is asked for. The others are returned all the same.
-        """
+        """The memories of these resources that are still retained at `now`, by ID as given. An unreadable one raises when it is asked for."""
         key_by_id = {resource_id: memory_key(resource_id) for resource_id in ids}
         return _memories(key_by_id, self.store.get_many(set(key_by_id.values())), now)
 
@@ -71,13 +70,9 @@ class Ledger:
         ahead = memory.written_at is not None and now < memory.written_at <= now + VOID_AHEAD
         columns = rows.memory_columns(replace(memory, written_at=memory.written_at if ahead else now), fields)
         lapsed_before = _retained_since(now) if fields is None or expected_version else None
-        return self.store.change(
-            memory_key(resource_id),
-            {"id": resource_id, **columns},
-            rows.written_columns(fields) - columns.keys(),
-            sortable_time(max(now, memory.snoozed_until or now)),
-            AtVersion(version=expected_version, lapsed_before=lapsed_before),
-        )
+        touched = sortable_time(max(now, memory.snoozed_until or now))
+        condition = AtVersion(version=expected_version, lapsed_before=lapsed_before)
+        return self.store.change(memory_key(resource_id), {"id": resource_id, **columns}, touched, condition)
 
     def unfinished(self, target: Target, now: datetime) -> list[Unfinished]:
         """Every hint of an unfinished action in the target, oldest first."""
@@ -96,7 +91,7 @@ class Ledger:
 
     def add_unfinished(self, entry: Unfinished) -> None:
         """Add a hint before an action begins. Replaces an earlier hint for the same target and ID."""
-        self.store.put(_hint_key(entry.target, entry.id), rows.unfinished_columns(entry), sortable_time(entry.at))
+        self.store.put(_hint_key(entry.target, entry.id), rows.columns_of(entry), sortable_time(entry.at))
 
     def remove_unfinished(self, target: Target, resource_id: str) -> None:
         """Remove the hint, if there is one."""
@@ -112,7 +107,7 @@ class Ledger:
         stored = self.store.get_many(list(keys.values()))
         return {name: _named_row(stored.get(key), name) for name, key in keys.items()}
 
-    def write_row(self, name: str, values: Mapping[str, str], expected_version: int, now: datetime) -> bool:
+    def write_row(self, name: str, values: Mapping[str, str], expected_version: int) -> bool:
         """Replace the named row if its version is still `expected_version` (0: no row). Returns False if the version changed."""
         return self.store.put(_state_key(name), rows.value_columns(values), NEVER, AtVersion(version=expected_version))
 
@@ -148,7 +143,8 @@ class Ledger:
         """Store the statistics. Replaces those of the same run, target and kind."""
         name = f"{_newest_first(summary.started)}#{summary.run}"
         key = Key(Category.STATISTICS, _statistics_place(summary.target, summary.kind), name)
-        self.store.put(key, rows.statistics_columns(summary), sortable_time(summary.started))
+        columns = rows.columns_of(summary) | rows.columns_of(summary.target)
+        self.store.put(key, columns, sortable_time(summary.started))
 
     def statistics(self, target: Target, kind: str, limit: int) -> list[RunStatistics]:
         """The last `limit` statistics of the target and kind, newest first."""
@@ -157,10 +153,10 @@ class Ledger:
 
     def add_history(self, entry: HistoryEntry) -> None:
         """Append to the history. Adding the same entry twice adds it once, so repeating the call is safe."""
-        name = f"{_newest_first(entry.when)}#{rows.entry_digest(entry)}"
-        self.store.put(
-            Key(Category.HISTORY, comparable_id(entry.id), name), rows.history_columns(entry), sortable_time(entry.when)
-        )
+        columns = rows.columns_of(entry)
+        digest = sha256(json.dumps(columns).encode()).hexdigest()[:16]  # entries of the same moment differ in it
+        key = Key(Category.HISTORY, comparable_id(entry.id), f"{_newest_first(entry.when)}#{digest}")
+        self.store.put(key, columns, sortable_time(entry.when))
 
     def history(self, resource_id: str, since: datetime, limit: int | None = None) -> list[HistoryEntry]:
         """The last `limit` entries of the resource's history that are not older than `since`, oldest first. No others are read."""
@@ -185,10 +181,7 @@ class Ledger:
         return sorted({run for run in found if run.startswith(beginning)})
 
     def forget_before(self, moment: datetime) -> int:
-        """Delete entries last written before `moment`, except snoozes that end later. Returns how many.
-
-        Call it after every sweep. A store that expires entries itself does nothing. A store that has to scan everything does it once a day.
-        """
+        """Delete entries last written before `moment`, except snoozes that end later. Returns how many. Call it after every sweep."""
         return self.store.forget_before(sortable_time(moment))
 
     def close(self) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from datetime import datetime
 from importlib import import_module
 from pathlib import Path, PurePath, PureWindowsPath
 
@@ -22,7 +21,7 @@ FORMAT, FORMAT_ROW = 2, "format"
 """The format that this version writes, and the named row that says so. It names the ledger's deployment, too."""
 MAX_DEPLOYMENT = 1024
 MODULE_BY_SCHEME = {
-    "memory": "reaper.ledger.in_memory",
+    "memory": "reaper.ledger.sqlite",
     "sqlite": "reaper.ledger.sqlite",
     "dynamodb": "reaper.aws.stores.dynamodb",
     "table": "reaper.azure.stores.tables",
@@ -44,7 +43,9 @@ def open_ledger(address: str | None, environ: Mapping[str, str], *, read_only: b
     except ImportError as error:
         extra = EXTRA_BY_SCHEME.get(scheme, "cli")
         raise SettingsError(f"REAPER_LEDGER={address}: needs an extra: {install_command(extra)} ({error})") from error
-    return Ledger(module.open_store(place.removeprefix("//"), environ, read_only=read_only), deployment_id(environ))
+    place = place.removeprefix("//")
+    store = module.open_in_memory() if scheme == "memory" else module.open_store(place, environ, read_only=read_only)
+    return Ledger(store, deployment_id(environ))
 
 
 def deployment_id(environ: Mapping[str, str]) -> str:
@@ -66,17 +67,14 @@ def require_existing(address: str) -> None:
             raise SettingsError(f"REAPER_LEDGER={address}: there is no file {path}, so no sweep uses it; check the path")
 
 
-def ensure_format(ledger: Ledger, now: datetime) -> None:
-    """Mark the ledger with the format that this version writes, and with its deployment. Call it before the first write.
-
-    Raises SettingsError if it is another deployment's or a newer version's ledger, CloudError if its format can't be read or written.
-    """
+def ensure_format(ledger: Ledger) -> None:
+    """Mark the ledger with this version's format and its deployment, before the first write. Raises as `require_known_format` does."""
 
     def attempt() -> bool | None:
         row = require_known_format(ledger)
         deployment = {"deployment": ledger.deployment} if ledger.deployment else {}
         marked = {**row.values, "number": str(FORMAT), **deployment}
-        return row.values == marked or ledger.write_row(FORMAT_ROW, marked, row.version, now) or None
+        return row.values == marked or ledger.write_row(FORMAT_ROW, marked, row.version) or None
 
     write_until_accepted(attempt, "the format of the ledger")
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from dataclasses import fields as fields_of
 from datetime import UTC, datetime
 from functools import cache
-from hashlib import sha256
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, NotRequired, get_args, get_origin, get_type_hints
 
@@ -97,10 +96,7 @@ class HistoryEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unfinished:
-    """A hint that an action on `id` has begun and its owner doesn't know the result yet.
-
-    It holds enough to notify the owner even if the resource is no longer listed.
-    """
+    """A hint of an action whose owner doesn't know the result yet: enough to notify them even if it is no longer listed."""
 
     target: Target
     id: str
@@ -186,27 +182,20 @@ class Recalled(dict[str, Memory]):
         return default if resource_id not in self and resource_id not in self._errors else self[resource_id]
 
 
-def entry_digest(entry: HistoryEntry) -> str:
-    """A digest that differs between two entries of the same moment, and is the same for the same entry."""
-    return sha256(json.dumps(history_columns(entry)).encode()).hexdigest()[:16]
+def columns_of(noun: Any) -> dict[str, str]:
+    """The fields of a row's noun that have a value, as strings, without those of `_NOT_IN_ROW`."""
+    values = {each.name: getattr(noun, each.name) for each in fields_of(noun) if each.name not in _NOT_IN_ROW}
+    return {name: _column_text(value) for name, value in values.items() if value is not None}
 
 
-def memory_columns(memory: Memory, fields: Collection[str] | None = None) -> dict[str, str]:
-    """The columns of `fields` (None: all) that have a value, as strings. The store keeps the version itself."""
+def memory_columns(memory: Memory, fields: Collection[str] | None = None) -> dict[str, str | None]:
+    """The columns of `fields` (None: all), as strings; None for a field without a value. The store keeps the version itself."""
     values = {column: getattr(memory, field) for field, column in COLUMNS.items() if fields is None or field in fields}
-    return {column: _column_text(value) for column, value in values.items() if value is not None}
-
-
-def written_columns(fields: Collection[str] | None = None) -> frozenset[str]:
-    """The columns that a write of `fields` (None: all) sets or removes; it leaves every other column unchanged."""
-    return frozenset(column for field, column in COLUMNS.items() if fields is None or field in fields)
+    return {column: None if value is None else _column_text(value) for column, value in values.items()}
 
 
 def memory_from_row(row: Mapping[str, Any], version: object, resource_id: str) -> Memory:
-    """The memory in a row. Ignores columns of a later version of this product.
-
-    Raises CloudError if a column isn't readable: a column that holds something else than a string isn't a missing column.
-    """
+    """The memory in a row, without columns of a later version. Raises CloudError if a column isn't readable, or isn't a string."""
     subject = f"the ledger record of {resource_id}"
     with _unreadable(subject):
         columns = _row_of(Memory).validate_python(row)
@@ -229,8 +218,7 @@ def value_columns(values: Mapping[str, str]) -> dict[str, str]:
 
 def visit_columns(visit: Visit) -> dict[str, str]:
     """A visit as columns of values, which may be long."""
-    resources = json.dumps([_texts(resource) for resource in visit.resources])
-    return value_columns(_texts(visit, but=_LISTED) | {"resources": resources})
+    return value_columns(columns_of(visit) | {"resources": json.dumps([columns_of(each) for each in visit.resources])})
 
 
 def visit_from_row(columns: Mapping[str, Any], version: object) -> Visit:
@@ -244,20 +232,10 @@ def visit_from_row(columns: Mapping[str, Any], version: object) -> Visit:
         return Visit(resources=tuple(VisitResource(**row) for row in resources), **_row_of(Visit).validate_python(values))
 
 
-def unfinished_columns(entry: Unfinished) -> dict[str, str]:
-    """A hint of an unfinished action as strings."""
-    return _texts(entry, but=_IN_THE_KEY)
-
-
 def unfinished_from_row(row: Mapping[str, Any], target: Target) -> Unfinished:
     """The hint in a row. Raises CloudError if it isn't readable."""
     with _unreadable("a record of an unfinished action"):
         return Unfinished(target=target, **{"owner": None, **_row_of(Unfinished).validate_python(row)})
-
-
-def statistics_columns(summary: RunStatistics) -> dict[str, str]:
-    """The statistics of a run as strings."""
-    return _texts(summary, but=_IN_THE_KEY) | _texts(summary.target, but=_CHANGING)
 
 
 def statistics_from_row(row: Mapping[str, Any]) -> RunStatistics:
@@ -265,11 +243,6 @@ def statistics_from_row(row: Mapping[str, Any]) -> RunStatistics:
     with _unreadable("a record of run statistics"):
         target = Target(**_row_of(Target).validate_python(row))
         return RunStatistics(target=target, **_row_of(RunStatistics).validate_python(row))
-
-
-def history_columns(entry: HistoryEntry) -> dict[str, str]:
-    """A history entry as strings."""
-    return _texts(entry)
 
 
 def history_from_row(row: Mapping[str, Any]) -> HistoryEntry:
@@ -317,12 +290,6 @@ def _unreadable(subject: str) -> Iterator[None]:
         raise CloudError(Reason.UNREADABLE, "ledger:Read", f"{subject} can't be read ({reasons})") from error
 
 
-def _texts(noun: Any, *, but: Collection[str] = ()) -> dict[str, str]:
-    """The fields that have a value, as strings."""
-    values = {each.name: getattr(noun, each.name) for each in fields_of(noun) if each.name not in but}
-    return {name: _column_text(value) for name, value in values.items() if value is not None}
-
-
 def _column_text(value: Any) -> str:
     if isinstance(value, tuple):
         return json.dumps([[change.what, change.before, change.ours] for change in value])
@@ -346,10 +313,7 @@ def adapter(noun: Any) -> TypeAdapter[Any]:
 
 @cache
 def _row_of(noun: type) -> TypeAdapter[dict[str, Any]]:
-    """Parses the columns of a noun as the types that it gives its fields; a field that may be None is an optional column.
-
-    Nothing but a string is a string or a time, and no number is taken for a time.
-    """
+    """Parses the columns of a noun as the types of its fields; one that may be None is optional. Only a string is a string or a time."""
     from pydantic import AfterValidator, Strict, TypeAdapter  # slow to load, and a start reads no row
     from typing_extensions import TypedDict
 
@@ -370,7 +334,5 @@ def _row_of(noun: type) -> TypeAdapter[dict[str, Any]]:
     return TypeAdapter(TypedDict(f"{noun.__name__}Row", types))  # type: ignore[operator]
 
 
-_IN_THE_KEY = frozenset({"target"})
-_CHANGING = frozenset({"account_name", "blocked_because"})
-_LISTED = frozenset({"resources"})
-_NOT_IN_ROW = _IN_THE_KEY | _CHANGING | _LISTED
+_NOT_IN_ROW = frozenset({"target", "account_name", "blocked_because", "resources"})
+"""Fields that are in the key, that change, or that are written in another way."""

@@ -74,15 +74,8 @@ class SqliteStore:
     def put(self, key: Key, columns: Mapping[str, str], touched: str, condition: AtVersion | FreeFor | None = None) -> bool:
         return self._write(key, lambda row: columns, touched, condition)
 
-    def change(
-        self,
-        key: Key,
-        columns: Mapping[str, str],
-        removed: Collection[str],
-        touched: str | None,
-        condition: AtVersion | Having,
-    ) -> bool:
-        return self._write(key, lambda row: changed_columns(row, columns, removed, condition), touched, condition)
+    def change(self, key: Key, columns: Mapping[str, str | None], touched: str | None, condition: AtVersion | Having) -> bool:
+        return self._write(key, lambda row: changed_columns(row, columns, condition), touched, condition)
 
     def delete(self, key: Key, having: Having | None = None) -> None:
         with self._transaction() as run:
@@ -135,13 +128,14 @@ class SqliteStore:
 
 
 def open_store(address: str, environ: Mapping[str, str], *, read_only: bool = False) -> SqliteStore:
-    """The file, created with its folder if missing. With `read_only`, a copy in memory that refuses writes.
-
-    Raises SettingsError if the file can't be used.
-    """
+    """The file, created with its folder if missing; if `read_only`, a copy in memory that refuses writes. Raises SettingsError."""
     path = file_path(address)
     try:
-        connection = _copy_to_memory(path) if read_only else _connect(path)
+        if read_only:
+            connection = _copy_to_memory(path)
+        else:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            connection = _connect(path)
     except (OSError, sqlite3.Error) as error:
         raise SettingsError(f"REAPER_LEDGER=sqlite://{address}: the file can't be opened: {error}") from error
     try:
@@ -157,6 +151,13 @@ def open_store(address: str, environ: Mapping[str, str], *, read_only: bool = Fa
     return SqliteStore(connection)
 
 
+def open_in_memory() -> SqliteStore:
+    """A new, empty store that lasts as long as the process: for trying things out."""
+    connection = _connect(":memory:")
+    connection.execute(CREATE)
+    return SqliteStore(connection)
+
+
 def file_path(address: str) -> Path:
     """The path after `sqlite://`. On Windows a slash may precede the drive letter."""
     plain = address[1:] if re.match(r"/[A-Za-z]:[\\/]", address) else address
@@ -165,9 +166,8 @@ def file_path(address: str) -> Path:
     return Path(plain).expanduser()
 
 
-def _connect(path: Path) -> sqlite3.Connection:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return sqlite3.connect(path, timeout=TIMEOUT_S, isolation_level=None, check_same_thread=False)
+def _connect(place: Path | str) -> sqlite3.Connection:
+    return sqlite3.connect(place, timeout=TIMEOUT_S, isolation_level=None, check_same_thread=False)
 
 
 def _copy_to_memory(path: Path) -> sqlite3.Connection:
@@ -176,7 +176,7 @@ def _copy_to_memory(path: Path) -> sqlite3.Connection:
     Even a reader creates the files of the write-ahead log if they are missing (https://sqlite.org/wal.html#read_only_databases). Without
     them no process is writing, so the file can be opened as immutable.
     """
-    memory = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    memory = _connect(":memory:")
     if path.exists() and path.stat().st_size:
         log = path.with_name(f"{path.name}-wal")
         uri = f"{path.absolute().as_uri()}?mode=ro{'' if log.exists() else '&immutable=1'}"

@@ -94,51 +94,32 @@ class RowStore(Protocol):
 
     def get(self, key: Key) -> Row | None:
         """The row, in one request."""
-        ...
 
     def get_many(self, keys: Collection[Key]) -> dict[Key, Row]:
         """The rows that exist, in as few requests as the store can."""
-        ...
 
     def query(
         self, category: Category, place: str, first: str = FIRST_NAME, last: str = LAST_NAME, limit: int | None = None
     ) -> list[Row]:
         """The rows of one partition from name `first` to `last`, in the order of their names. No more than `limit` are read."""
-        ...
 
     def put(self, key: Key, columns: Mapping[str, str], touched: str, condition: AtVersion | FreeFor | None = None) -> bool:
         """Replace the row. Under AtVersion its version is raised, else it has none. Returns False if the condition isn't met."""
-        ...
 
-    def change(
-        self,
-        key: Key,
-        columns: Mapping[str, str],
-        removed: Collection[str],
-        touched: str | None,
-        condition: AtVersion | Having,
-    ) -> bool:
-        """Set these columns, remove those, and leave every other one as it is, `touched` too if it is None.
-
-        Versions and the result are as of `put`. Of a lapsed row nothing else has to stay.
-        """
-        ...
+    def change(self, key: Key, columns: Mapping[str, str | None], touched: str | None, condition: AtVersion | Having) -> bool:
+        """As `put`, but every other column stays, unless the row has lapsed, and `touched` too if it is None. A column of None goes."""
 
     def delete(self, key: Key, having: Having | None = None) -> None:
         """Delete the row if it exists and the condition is met."""
-        ...
 
     def forget_before(self, moment: str) -> int:
         """Delete every row touched before `moment`, now or later. Returns how many now."""
-        ...
 
     def scan(self) -> Iterator[Row]:
         """Every row. A run never reads a whole store: this is for a person with rights of their own."""
-        ...
 
     def close(self) -> None:
         """Close files and connections."""
-        ...
 
 
 def is_met(condition: Condition | None, row: Row | None) -> bool:
@@ -152,10 +133,8 @@ def is_met(condition: Condition | None, row: Row | None) -> bool:
     return condition is None or (row is not None and row.columns.get(condition.column) == condition.text)
 
 
-def changed_columns(
-    row: Row | None, columns: Mapping[str, str], removed: Collection[str], condition: AtVersion | Having
-) -> dict[str, Any]:
+def changed_columns(row: Row | None, columns: Mapping[str, str | None], condition: AtVersion | Having) -> dict[str, Any]:
     """The columns after a change whose condition is met. Nothing stays of a lapsed row."""
     is_new = row is None or (isinstance(condition, AtVersion) and condition.version == 0)
-    stored = {} if is_new or row is None else row.columns
-    return {name: value for name, value in stored.items() if name not in removed} | dict(columns)
+    kept = {} if is_new or row is None else {name: value for name, value in row.columns.items() if name not in columns}
+    return kept | {name: text for name, text in columns.items() if text is not None}

@@ -20,8 +20,6 @@ UNREACHED_ROW = "unreached"
 PLACES_COLUMN = "places"
 MAX_PLACES = 2000
 """More than that would not fit into a row. The order of the others doesn't matter."""
-
-
 DOUBTED_ROW = "doubted"
 IDS_COLUMN = "ids"
 MAX_DOUBTED = 1000
@@ -33,9 +31,7 @@ def read_hints(ledger: Ledger) -> tuple[frozenset[PlaceName], frozenset[str]]:
     return _places_in(rows[UNREACHED_ROW].values), frozenset(_doubted_in(rows[DOUBTED_ROW].values))
 
 
-def record_doubted(
-    ledger: Ledger, doubted: Mapping[str, datetime], decided: Collection[str], oldest: datetime, now: datetime
-) -> None:
+def record_doubted(ledger: Ledger, doubted: Mapping[str, datetime], decided: Collection[str], oldest: datetime) -> None:
     """Remember what is in use although a notice called it idle, with the time of that notice, unless that is before `oldest`: late metrics may
     prove the notice wrong. `decided`: what this run knows. Raises CloudError.
     """
@@ -45,7 +41,7 @@ def record_doubted(
     newest = sorted(((when, resource_id) for resource_id, when in known.items() if when > sortable_time(oldest)), reverse=True)
     after = {resource_id: when for when, resource_id in newest[:MAX_DOUBTED]}
     if after != before:
-        update_row(ledger, DOUBTED_ROW, lambda _: {IDS_COLUMN: json.dumps(after)}, now)
+        update_row(ledger, DOUBTED_ROW, lambda _: {IDS_COLUMN: json.dumps(after)})
 
 
 def _places_in(values: Mapping[str, str]) -> frozenset[PlaceName]:
@@ -63,7 +59,7 @@ def _doubted_in(values: Mapping[str, str]) -> dict[str, str]:
         return {}
 
 
-def record_unreached(ledger: Ledger, rows: Iterable[Coverage], now: datetime) -> None:
+def record_unreached(ledger: Ledger, rows: Iterable[Coverage]) -> None:
     """Remember the places that these rows say weren't reached, and forget those that were. Raises CloudError."""
     cloud_rows = [row for row in rows if not row.is_own]
     unreached = {place_name(row) for row in cloud_rows if NOT_REACHED in (row.error or "")}
@@ -73,4 +69,4 @@ def record_unreached(ledger: Ledger, rows: Iterable[Coverage], now: datetime) ->
     after = (before - reached) | unreached
     if after != before:
         names = sorted(after, key=str)[:MAX_PLACES]
-        update_row(ledger, UNREACHED_ROW, lambda _: {PLACES_COLUMN: json.dumps(names)}, now)
+        update_row(ledger, UNREACHED_ROW, lambda _: {PLACES_COLUMN: json.dumps(names)})

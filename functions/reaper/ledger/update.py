@@ -51,18 +51,15 @@ def update_memory(
 
 
 def update_row(
-    ledger: Ledger, name: str, change: Callable[[NamedRow], Mapping[str, str] | None], now: datetime, subject: str | None = None
+    ledger: Ledger, name: str, change: Callable[[NamedRow], Mapping[str, str] | None], subject: str | None = None
 ) -> Mapping[str, str]:
-    """Replace a named row by what `change` makes of whatever row is stored; None writes nothing. Returns its values. Raises CloudError.
-
-    `subject` names the row in that error, if not its own name.
-    """
+    """Replace a named row by what `change` makes of it; None writes nothing. Returns its values. Raises CloudError about `subject`."""
 
     def attempt() -> Mapping[str, str] | None:
         row = ledger.read_row(name)
         values = change(row)
         if values is None:
             return row.values
-        return values if ledger.write_row(name, values, row.version, now) else None
+        return values if ledger.write_row(name, values, row.version) else None
 
     return write_until_accepted(attempt, subject or f"the row {name!r}")

@@ -27,9 +27,8 @@ from reaper.prices import price_basis
 from reaper.report.coming import coming_actions, coming_sentence
 from reaper.report.coverage_map import place_text
 from reaper.savings.book import TrendDay, read_saved, read_trend
-from reaper.savings.overview import METHOD, group_text, grouping, saved_text
 from reaper.savings.record import complete_kinds
-from reaper.savings.totals import TAG_PREFIX, Saved, Sum, summarize
+from reaper.savings.totals import METHOD, TAG_PREFIX, Saved, Sum, group_text, grouping, saved_text, summarize
 from reaper.text import Currency, format_usd, tidy_line
 
 MONTHLY_ROW, MONTH_COLUMN, CLAIM_COLUMN = "monthly", "month", "claim"
@@ -81,7 +80,7 @@ def send_monthly_mail(report: Report, notices: NoticeContext, mails: NoticeRound
     def settled(row: NamedRow) -> Mapping[str, str]:
         return {MONTH_COLUMN: month if is_told else row.values.get(MONTH_COLUMN, "")}
 
-    errors = attempt(lambda: update_row(ledger, MONTHLY_ROW, settled, mails.now))
+    errors = attempt(lambda: update_row(ledger, MONTHLY_ROW, settled))
     return [*channel_failures(deliveries), *(failure_row("ledger", error) for error in errors)]
 
 
@@ -96,7 +95,7 @@ def _is_claimed(month: str, latest: str, mails: NoticeRound) -> bool:
         is_over = month <= row.values.get(MONTH_COLUMN, "") <= latest
         return None if is_sending or is_over else {**row.values, CLAIM_COLUMN: mine}
 
-    return update_row(mails.ledger, MONTHLY_ROW, claimed, mails.now).get(CLAIM_COLUMN) == mine
+    return update_row(mails.ledger, MONTHLY_ROW, claimed).get(CLAIM_COLUMN) == mine
 
 
 def _gaps(report: Report, trend: Sequence[TrendDay]) -> str:

@@ -93,7 +93,7 @@ def send_admin_summary(report: Report, notices: NoticeContext, mails: NoticeRoun
             places=_read_places(report),
             topics=topics_row(exact, topics - exact),
         )
-        write = partial(update_row, mails.ledger, SUMMARY_ROW, partial(_with_summary, mine), mails.now)
+        write = partial(update_row, mails.ledger, SUMMARY_ROW, partial(_with_summary, mine))
         mails = mails.after(Part(errors=attempt(write)))
     return _with_rows(report, channel_failures(deliveries), mails)
 
@@ -146,7 +146,7 @@ def _over_budget(report: Report, mails: NoticeRound) -> tuple[Mapping[str, str],
         since.update({mark: seen.partition(" ")[0] for mark, seen in after.items()})
         return None if after == row.values else after
 
-    errors = attempt(lambda: update_row(mails.ledger, BUDGETS_ROW, changed, mails.now)) if report.run.budgets else []
+    errors = attempt(lambda: update_row(mails.ledger, BUDGETS_ROW, changed)) if report.run.budgets else []
     return {} if errors else since, errors
 
 

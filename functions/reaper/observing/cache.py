@@ -184,10 +184,10 @@ def _write_row(shelf: KindCache, number: int, columns: Mapping[str, str]) -> Non
     if row is None or row.values == columns:
         return
     if not cache.is_ready:
-        _ask_ledger(cache, lambda: opening.ensure_format(cache.ledger, cache.now))
+        _ask_ledger(cache, lambda: opening.ensure_format(cache.ledger))
         cache.is_ready = not cache.is_off
     if cache.is_ready:
-        _ask_ledger(cache, lambda: cache.ledger.write_row(name, columns, row.version, cache.now))
+        _ask_ledger(cache, lambda: cache.ledger.write_row(name, columns, row.version))
 
 
 def _read_rows(shelf: KindCache) -> Stored:

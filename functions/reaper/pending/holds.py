@@ -331,10 +331,10 @@ def _read_rows(ledger: Ledger, accounts: Collection[str], now: datetime, acted: 
     )
 
 
-def record_rows(ledger: Ledger, rows: HoldRows, before: ReadRows, now: datetime) -> bool:
+def record_rows(ledger: Ledger, rows: HoldRows, before: ReadRows) -> bool:
     """Write the rows that have changed, by version. Returns False if another run wrote one first."""
     changed = [key for key, row in rows.items() if row != before.stored[key]]
-    return all(ledger.write_row(row_name(key), row_columns(rows[key]), before.versions[key], now) for key in changed)
+    return all(ledger.write_row(row_name(key), row_columns(rows[key]), before.versions[key]) for key in changed)
 
 
 def release_actions(
@@ -350,7 +350,7 @@ def release_actions(
         return row_columns(_settled_row(replace(row_from_columns(row.values), release=release), None, now))
 
     for key in accounts or (ALL_ACCOUNTS,):
-        update_row(ledger, row_name(key), released, now)
+        update_row(ledger, row_name(key), released)
     return release
 
 

@@ -47,13 +47,13 @@ def set_pause(ledger: Ledger, pause: Pause, now: datetime) -> Pause | None:
     """Turn the switch on, and return what the ledger then has. Raises CloudError if that fails."""
     end = {} if pause.until == UNTIL_RESUMED else {"until": sortable_time(pause.until)}
     values = {"state": ON, "by": pause.by, "at": sortable_time(now), **end}
-    update_row(ledger, PAUSE_ROW, lambda row: values, now)
+    update_row(ledger, PAUSE_ROW, lambda row: values)
     return pause_in_row(ledger.read_row(PAUSE_ROW), now)
 
 
 def end_pause(ledger: Ledger, by: str, now: datetime) -> Pause | None:
     """Turn the switch off, and return what the ledger then has: None. Raises CloudError if that fails."""
-    update_row(ledger, PAUSE_ROW, lambda row: {"state": OFF, "by": by, "at": sortable_time(now)}, now)
+    update_row(ledger, PAUSE_ROW, lambda row: {"state": OFF, "by": by, "at": sortable_time(now)})
     return pause_in_row(ledger.read_row(PAUSE_ROW), now)
 
 

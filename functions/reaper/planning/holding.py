@@ -93,7 +93,7 @@ def apply_limits(planned: Sequence[Planned], swept: Swept, ledger: Ledger) -> tu
         if swept.announces:
             after, rows = _after_caps(after, rows, counts, replace(swept, scope=scope))
         rows = holds.with_held_accounts(rows)
-        return (after, rows) if not swept.writes or holds.record_rows(ledger, rows, read, now) else None
+        return (after, rows) if not swept.writes or holds.record_rows(ledger, rows, read) else None
 
     return write_until_accepted(attempt, f"the row {holds.HOLD_ROW!r}")
 

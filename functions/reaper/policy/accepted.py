@@ -74,9 +74,7 @@ class Acceptance(Section):
 
 
 def accepted_because(policy: Policy, resource: Resource, usd_per_hour: float | None, now: datetime) -> str | None:
-    """Why `resource` is accepted at `now`, by the acceptance that lasts longest; None if none matches, or may match with an unknown
-    price or size. One of its host accepts it, too.
-    """
+    """Why `resource` is accepted at `now`, by the acceptance of it or its host that lasts longest and may match; None if none does."""
     if not policy.accept:
         return None
     today = _today(policy, now)

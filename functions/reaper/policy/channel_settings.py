@@ -13,7 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 
 from reaper.notices.message import Audience
 from reaper.policy import secret_grants
-from reaper.policy.values import as_list, require_plain_address
+from reaper.policy.values import ONE_OR_MORE_STRINGS, as_list, require_plain_address
 from reaper.urls import is_loopback
 
 SECRET_PATTERN = rf"^(env:{secret_grants.SECRET_PREFIX}[A-Z0-9_]+|secretsmanager:\S+|keyvault:https://\S+)$"
@@ -28,12 +28,10 @@ SECRET_KEY_NAMES = re.compile(
 HARMLESS_SCHEMES = {"json", "jsons", "xml", "xmls", "form", "forms"}
 """The Apprise schemes whose address contains no token."""
 SECRET_HOSTS = re.compile(r"hooks\.slack\.com|discord(app)?\.com|.*\.webhook\.office\.com|chat\.googleapis\.com", re.IGNORECASE)
-"""Hosts whose addresses are secrets."""
 
 
 Address = Annotated[str, BeforeValidator(require_plain_address)]
-_MANY: dict[str, Any] = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
-Addresses = Annotated[list[Address], BeforeValidator(as_list), WithJsonSchema(_MANY)]
+Addresses = Annotated[list[Address], BeforeValidator(as_list), ONE_OR_MORE_STRINGS]
 _READER: dict[str, Any] = {"enum": [reader.value for reader in Audience]}
 Readers = Annotated[
     list[Audience],
@@ -43,7 +41,6 @@ Readers = Annotated[
 ]
 SecretRef = Annotated[str, Field(pattern=SECRET_PATTERN)]
 SECRET_PLACES = f"env:{secret_grants.SECRET_PREFIX}NAME, secretsmanager:name or keyvault:https://…"
-"""The forms of a secret's address."""
 
 
 class _Channel(BaseModel):

@@ -70,10 +70,7 @@ def _read_content(where: str | None, max_bytes: int) -> tuple[str, str | bytes]:
 
 
 def read_location(where: str, max_bytes: int, what: str, folder: Path | None = None) -> tuple[str, bytes]:
-    """The name of what is at an address or path, and the first `max_bytes` of it. A path is relative to `folder`.
-
-    Raises SettingsError that begins with `what`.
-    """
+    """The name and the first `max_bytes` of what is at an address or path, from `folder`. Raises SettingsError that begins with `what`."""
     if where.startswith(("s3://", "ssm:")):
         return where, _read_stored("aws", where, max_bytes, what)
     if where.startswith("https://"):

@@ -25,9 +25,8 @@ from reaper.notices.message import Audience
 from reaper.policy.accepted import expiry_notes
 from reaper.policy.channel_settings import Room
 from reaper.policy.match import ACCOUNT, Match, matches_any
-from reaper.policy.parse import MAX_PROBLEMS
+from reaper.policy.parse import MAX_PROBLEMS, Problem
 from reaper.policy.schema import Policy, RuleSpec, all_matches
-from reaper.policy.two_timers import is_deleted_by_then
 from reaper.policy.values import TAG_ADDRESSEE, Section
 from reaper.policy.yaml_lines import KeyPath, parse_with_lines
 from reaper.text import MAX_LINE_LENGTH, did_you_mean, first_few, short_repr, shorten
@@ -37,7 +36,6 @@ NIGHT_LENGTH = timedelta(hours=12)
 LOOKALIKE = re.compile("[\u00ab\u00bb\u2018-\u201f\u2032-\u203a\u2010-\u2015\u2212\ufe58\ufe63\uff01-\uff5e\u0300-\u036f]")
 """Curly quotes, hyphens and full-width letters that no keyboard has by default, and accents that are characters of their own."""
 COMPARED_KEYS = ("name", "account", "subscription", "region", "size")
-Problem = tuple[KeyPath, str]
 ENDS_SOON, YEAR = timedelta(days=60), timedelta(days=365)
 MOST_OF_IT = 0.5
 """The share of the next year from which a freeze is probably a mistake, such as a Change Calendar that is closed by default."""
@@ -46,9 +44,7 @@ REGIONAL = frozenset({"AU", "CA", "CH", "DE", "ES", "GB", "IN", "MY"})
 
 
 def lint_policy(policy: Policy, text: str, source: str, now: datetime | None = None) -> list[str]:
-    """One line per warning, each with file and line; at most MAX_PROBLEMS. `now`: when the policy's calendars were read, if they were. If it is
-    None, days aren't checked.
-    """
+    """One line per warning, with file and line; at most MAX_PROBLEMS. `now`: when the calendars were read; None: days aren't checked."""
     over = ((("accept", index, "until"), note) for index, note in expiry_notes(policy, now, timedelta(0))) if now else ()
     dated = (over, _calendar_problems(policy, now)) if now else ()
     problems = chain.from_iterable([*dated, *(check(policy) for check in CHECKS)])
@@ -66,10 +62,7 @@ def _unreachable_rules(policy: Policy) -> Iterator[Problem]:
 
 
 def covers_match(wide: Match, narrow: Match) -> bool:
-    """Whether `wide` matches everything that `narrow` matches. May miss cases, but never claims a wrong one.
-
-    Cloud and kind are compared together: whatever is in cloud aws is of a kind `sagemaker-*`.
-    """
+    """Whether `wide` surely matches everything that `narrow` matches. Cloud and kind count together: all in aws is `sagemaker-*`."""
     kinds = _kind_names(narrow)
     if not kinds or not kinds <= _kind_names(wide):
         return False
@@ -212,7 +205,7 @@ def _actions_without_effect(policy: Policy) -> Iterator[Problem]:
         if action.rank < Ceiling.STOP.rank or not spec.match.kind or "*" in spec.match.kind:
             continue
         for kind in _kinds_of(spec.match):
-            is_ended = is_deleted_by_then(kind) and ("then" in spec.model_fields_set or policy.defaults.then is not None)
+            is_ended = _is_deleted_by_then(kind) and ("then" in spec.model_fields_set or policy.defaults.then is not None)
             for key, because in no_effect_reasons(kind, spec, action, default_is_set, stop_is_ended=is_ended):
                 yield ("rules", index, key), f"rule {spec.name!r}, {key}: {because}"
 
@@ -281,7 +274,7 @@ def _default_action_warnings(policy: Policy) -> Iterator[str]:
     """The kinds on which a stop in the defaults has no effect, and those that are at most likely idle, unless the defaults set `act_on`."""
     action, is_set, then = policy.defaults.action, "act_on" in policy.defaults.model_fields_set, policy.defaults.then
     kinds = [kind for kind in registry.kinds() if not (action is Ceiling.DELETE and StepName.DELETE in kind.actions)]
-    stopped = [kind for kind in kinds if StepName.STOP in kind.actions and not (then and is_deleted_by_then(kind))]
+    stopped = [kind for kind in kinds if StepName.STOP in kind.actions and not (then and _is_deleted_by_then(kind))]
     if unaffected := ", ".join(kind.name for kind in stopped if kind.actions[StepName.STOP].no_effect_where):
         yield f"stop has no effect on some {unaffected} resources, which cost as before; a rule that names the kind shows why"
     setups = {kind.name: kind.needs_setup for kind in kinds if kind.needs_setup}
@@ -289,15 +282,19 @@ def _default_action_warnings(policy: Policy) -> Iterator[str]:
         yield _likely_text(", ".join(dict.fromkeys(setups.values())), f"{', '.join(setups)} are", action)
 
 
+def _is_deleted_by_then(kind: Kind[Any]) -> bool:
+    """Whether `then` may delete resources of the kind: a stop leaves a cost, and the kind can be deleted."""
+    return StepName.DELETE in kind.actions and bool(kind.actions[StepName.STOP].still_billed)
+
+
 def _then_without_effect(policy: Policy) -> Iterator[Problem]:
     for index, spec in enumerate(policy.rules):
-        if spec.then and not any(map(is_deleted_by_then, _kinds_of(spec.match))):
+        if spec.then and not any(map(_is_deleted_by_then, _kinds_of(spec.match))):
             because = "a stop ends the whole cost of its kinds, or they can't be deleted"
             yield ("rules", index, "then"), f"rule {spec.name!r}: then has no effect: {because}"
 
 
 def _kinds_of(match: Match) -> list[Kind[Any]]:
-    """The kinds that the rule covers."""
     names = _kind_names(match)
     return [kind for kind in registry.kinds() if kind.name in names]
 
@@ -333,7 +330,6 @@ def _owners_in_rooms_only(policy: Policy) -> Iterator[Problem]:
 
 
 def _canary_problems(policy: Policy) -> Iterator[Problem]:
-    """A canary that probably covers more than was meant, or nothing."""
     canary = policy.enforce_only
     if canary is None:
         return
@@ -365,8 +361,7 @@ CHECKS = (
 )
 
 
-def _calendar_problems(policy: Policy, now: datetime) -> Iterator[tuple[KeyPath, str]]:
-    """The warnings, as far as the calendars were read."""
+def _calendar_problems(policy: Policy, now: datetime) -> Iterator[Problem]:
     used, freezes = (names_used(policy), names_used(policy, FREEZE)) if policy.calendars else (set(), set())
     unreadable = unreadable_texts(policy) if policy.resolved else {}
     for name, spec in policy.calendars.items():

@@ -61,11 +61,6 @@ class CurrencySpec(Section):
             raise ValueError("prices are in USD already; remove prices.currency")
         return self
 
-    @property
-    def to_currency(self) -> Currency:
-        """The currency as data."""
-        return Currency(code=self.code, rate=self.rate, as_of=self.as_of.isoformat(), source=self.source)
-
 
 class Prices(Section):
     """Your own prices."""
@@ -78,7 +73,9 @@ class Prices(Section):
     @property
     def shown_in(self) -> Currency:
         """What people read money in."""
-        return self.currency.to_currency if self.currency else DOLLARS
+        if (spec := self.currency) is None:
+            return DOLLARS
+        return Currency(code=spec.code, rate=spec.rate, as_of=spec.as_of.isoformat(), source=spec.source)
 
 
 class Budget(Section):

@@ -21,10 +21,7 @@ SEVERAL = "several addresses; name one in it"
 
 
 def owner(resource: Resource, tags: Sequence[str], domains: Sequence[str], fallback: str | None) -> Owner:
-    """The first candidate whose domain is allowed, with its source; else the fallback, whose source names the rejected candidate.
-
-    If no candidate is allowed, the first one is the `claimed` owner.
-    """
+    """The first candidate whose domain is allowed; else the fallback, whose source names the rejected one, which is then `claimed`."""
     candidates = list(_candidates(resource, tags))
     for source, value in candidates:
         if is_deliverable(value, domains, None):
@@ -41,17 +38,13 @@ def owner(resource: Resource, tags: Sequence[str], domains: Sequence[str], fallb
     return Owner(address=fallback, source=source, claimed=next(claims, None))
 
 
-def present_owner(found: Owner, resource: Resource, memory: Memory | None, fallback: str | None) -> Owner:
-    """The owner that was found; the fallback if that one said that it isn't theirs."""
-    if memory is None or not is_disowned(resource, memory, found.address):
-        return found
-    source = f"{'fallback' if fallback else 'no owner'}; {found.address} said it isn't theirs"
-    return Owner(address=fallback, source=source, disowned_by=found.address)
-
-
 def with_present_owner(case: Case, memory: Memory | None, fallback: str | None) -> Case:
-    """The case with its present owner, given what the ledger has on it."""
-    return replace(case, owner=present_owner(case.owner, case.resource, memory, fallback)) if memory else case
+    """The case with its present owner: the one that was found; the fallback if that one said that it isn't theirs."""
+    found = case.owner.address
+    if memory is None or not is_disowned(case.resource, memory, found):
+        return case
+    source = f"{'fallback' if fallback else 'no owner'}; {found} said it isn't theirs"
+    return replace(case, owner=Owner(address=fallback, source=source, disowned_by=found))
 
 
 def is_disowned(resource: Resource, memory: Memory, address: str | None) -> bool:

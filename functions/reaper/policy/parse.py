@@ -6,24 +6,26 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from reaper.duration import policy_duration
 from reaper.errors import PolicyError
+from reaper.model import Ceiling
 from reaper.notices.message import is_deliverable, is_plain_address
 from reaper.policy import channel_settings
+from reaper.policy.rules import delete_after
 from reaper.policy.schema import Defaults, Policy, RuleSpec, all_matches
 from reaper.policy.send_window import send_problems
-from reaper.policy.two_timers import then_problems
 from reaper.policy.values import BusinessDayCount
 from reaper.policy.yaml_lines import KeyPath, LineMap, parse_with_lines
 from reaper.text import MAX_LINE_LENGTH, first_few, short_repr, shorten, validation_text
 
+Problem = tuple[KeyPath, str]
 MAX_PROBLEMS = 100
-"""The most problems in one error."""
 MAY_BE_EMPTY = frozenset({"defaults", "limits", "owners", "channels", "rules", "prices", "budgets", "calendars", "accept"})
 """The keys that mean nothing if nothing is below them, such as `defaults:` when every line below is a comment."""
 EXPECTED_BY_ERROR = {
@@ -42,25 +44,20 @@ PYDANTIC_STEPS = ("list[", "function-", "literal", "[key]")
 
 
 def parse_policy(text: str, source: str, kinds: Collection[str], startable: Collection[str] | None = None) -> Policy:
-    """The policy in `text`. Raises PolicyError with every problem, one line each.
-
-    `kinds` are the names of all kinds, `startable` those that can be restarted; if it's None, `hours` aren't checked.
-    """
+    """The policy in `text`. `startable`: the kinds that can be restarted; None checks no hours. Raises PolicyError with all problems."""
     data, lines = parse_with_lines(text, source)
     try:
         policy = Policy.model_validate({k: v for k, v in data.items() if v is not None or k not in MAY_BE_EMPTY})
     except ValidationError as error:
         errors = error.errors()
         raise _policy_error([_problem_line(lines, e) for e in errors[:MAX_PROBLEMS]], source, len(errors)) from error
-    problems = list(islice(_unknown_kinds(policy, lines, kinds), MAX_PROBLEMS + 1))
-    problems += islice(_calendar_problems(policy, lines), MAX_PROBLEMS + 1)
-    if startable is not None:
-        problems += _hours_without_restart(policy, lines, startable)
-    problems += _forbidden_addressees(policy, lines)
-    problems += _native_problems(policy, lines)
-    problems += [f"{lines.place(path)}: {because}" for path, because in (*then_problems(policy), *send_problems(policy))]
+    problems = list(islice(_unknown_kinds(policy, kinds), MAX_PROBLEMS + 1))
+    problems += islice(_calendar_problems(policy), MAX_PROBLEMS + 1)
+    problems += _hours_without_restart(policy, startable) if startable is not None else ()
+    problems += chain(_forbidden_addressees(policy), _native_problems(policy), _then_problems(policy), send_problems(policy))
     if problems:
-        raise _policy_error(problems[:MAX_PROBLEMS], source, len(problems))
+        texts = [f"{lines.place(path)}: {because}" for path, because in problems[:MAX_PROBLEMS]]
+        raise _policy_error(texts, source, len(problems))
     return policy
 
 
@@ -70,15 +67,14 @@ def _policy_error(problems: list[str], source: str, count: int) -> PolicyError:
     return PolicyError([shorten(problem, MAX_LINE_LENGTH) for problem in (*problems, *more)])
 
 
-def _unknown_kinds(policy: Policy, lines: LineMap, kinds: Collection[str]) -> Iterator[str]:
+def _unknown_kinds(policy: Policy, kinds: Collection[str]) -> Iterator[Problem]:
     for path, _, match in all_matches(policy):
         for name in match.kind or []:
             if not any(fnmatchcase(kind, name) for kind in kinds):
-                place = lines.place((*path, "match", "kind"))
-                yield f"{place}: unknown kind {short_repr(name)}{_suggestion_text(name, sorted(kinds))}"
+                yield (*path, "match", "kind"), f"unknown kind {short_repr(name)}{_suggestion_text(name, sorted(kinds))}"
 
 
-def _calendar_problems(policy: Policy, lines: LineMap) -> Iterator[str]:
+def _calendar_problems(policy: Policy) -> Iterator[Problem]:
     """Names of no calendar, and a grace in business days that has no calendar."""
     sections: list[tuple[KeyPath, RuleSpec | Defaults]] = [(("defaults",), policy.defaults)]
     sections += [(("rules", index), spec) for index, spec in enumerate(policy.rules)]
@@ -88,40 +84,62 @@ def _calendar_problems(policy: Policy, lines: LineMap) -> Iterator[str]:
         keys = {("freeze",): spec.freeze or [], ("hours", "except"): hours.except_ if hours else [], ("business_days",): business}
         for key, name in ((key, name) for key, names in keys.items() for name in names if name not in policy.calendars):
             known = _suggestion_text(name, list(policy.calendars)) or "; add it under calendars"
-            yield f"{lines.place((*path, *key))}: unknown calendar {short_repr(name)}{known}"
+            yield (*path, *key), f"unknown calendar {short_repr(name)}{known}"
         if isinstance(spec.grace, BusinessDayCount) and not (spec.business_days or policy.defaults.business_days):
             fix = "add business_days: and the name of a calendar, here or in the defaults"
-            yield f"{lines.place((*path, 'grace'))}: {spec.grace.count}bd needs the calendar of its business days; {fix}"
+            yield (*path, "grace"), f"{spec.grace.count}bd needs the calendar of its business days; {fix}"
 
 
-def _hours_without_restart(policy: Policy, lines: LineMap, startable: Collection[str]) -> Iterator[str]:
+def _hours_without_restart(policy: Policy, startable: Collection[str]) -> Iterator[Problem]:
     """Rules with hours whose kinds can't be started again: what they stop in the evening would stay stopped."""
     for index, spec in enumerate(policy.rules):
         globs = spec.match.kind
         if spec.hours and globs and not any(fnmatchcase(kind, glob) for kind in startable for glob in globs):
-            place = lines.place(("rules", index, "hours"))
-            yield (
-                f"{place}: not valid for {first_few(globs)}, which can't be started again when the hours begin: remove the hours, or match a "
-                f"kind that can be, such as {' or '.join(sorted(startable))}"
-            )
+            fix = f"remove the hours, or match a kind that can be, such as {' or '.join(sorted(startable))}"
+            because = f"not valid for {first_few(globs)}, which can't be started again when the hours begin"
+            yield ("rules", index, "hours"), f"{because}: {fix}"
 
 
-def _native_problems(policy: Policy, lines: LineMap) -> Iterator[str]:
+def _native_problems(policy: Policy) -> Iterator[Problem]:
     """Rules that leave stopping to the cloud's own idle shutdown, and ask for what that doesn't heed."""
     for index, spec in enumerate(policy.rules):
         frozen = policy.defaults.freeze if spec.freeze is None else spec.freeze
         unheeded, fix = ("hours", "remove the hours") if spec.hours else ("freeze", "write `freeze: []`")
         if spec.stop_by == "native" and (spec.hours or frozen):
             because = f"not valid with {unheeded}, which the cloud's own idle shutdown doesn't heed"
-            yield f"{lines.place(('rules', index, 'stop_by'))}: {because}; {fix}, or use `stop_by: stop`"
+            yield ("rules", index, "stop_by"), f"{because}; {fix}, or use `stop_by: stop`"
 
 
-def _forbidden_addressees(policy: Policy, lines: LineMap) -> Iterator[str]:
+def _forbidden_addressees(policy: Policy) -> Iterator[Problem]:
     """Addresses of `escalate` that no mail may go to."""
     for index, to in enumerate(policy.escalate.to if policy.escalate else ()):
         if is_plain_address(to) and not is_deliverable(to, policy.owners.domains, policy.owners.fallback):
-            place, domain = lines.place(("escalate", "to", index)), to.rpartition("@")[2]
-            yield f"{place}: no mail may go to {to}: add {domain} to owners.domains, or remove the address"
+            fix = f"add {to.rpartition('@')[2]} to owners.domains, or remove the address"
+            yield ("escalate", "to", index), f"no mail may go to {to}: {fix}"
+
+
+def _then_problems(policy: Policy) -> Iterator[Problem]:
+    """Where the file asks for a `then` that makes no sense: its key, and what to write instead."""
+    specs: list[tuple[KeyPath, RuleSpec | None]] = [(("defaults",), None)]
+    specs += [(("rules", index), spec) for index, spec in enumerate(policy.rules)]
+    for path, spec in specs:
+        section = spec or policy.defaults
+        action, grace = section.action or policy.defaults.action, section.grace or policy.defaults.grace
+        days = f"{grace.count}bd, at least " if isinstance(grace, BusinessDayCount) else ""
+        grace = grace.least if isinstance(grace, BusinessDayCount) else grace
+        after = delete_after(policy, spec)
+        if section.then and action is not Ceiling.STOP:
+            why = "deletes after its own grace" if action is Ceiling.DELETE else "stops nothing that a delete could follow"
+            yield (*path, "then"), f"not valid with `action: {action}`, which {why}; write `action: stop`, or remove then"
+        elif section.then and spec and spec.hours:
+            yield (*path, "then"), "not valid with hours, which stop it every day; remove one of them"
+        elif after and after < grace:
+            most, least = policy_duration(after), policy_duration(grace)
+            if section.then:
+                yield (*path, "then", "after"), f"{most} is shorter than the grace ({days}{least}); write {least} or more"
+            elif section.grace:
+                fix = f"write {most} or less, or give the rule a then of its own"
+                yield (*path, "grace"), f"{least} is longer than then.after in the defaults ({most}); {fix}"
 
 
 def _problem_line(lines: LineMap, error: ErrorDetails) -> str:

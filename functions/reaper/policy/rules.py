@@ -19,7 +19,6 @@ from reaper.policy.accepted import UNSURE, accepted_because, ended_acceptance_at
 from reaper.policy.calendar_terms import with_calendar_terms
 from reaper.policy.schema import Policy, RuleSpec
 from reaper.policy.tags import MIN_IDLE_AFTER, TagRequests
-from reaper.policy.two_timers import delete_after
 from reaper.policy.values import BusinessDayCount, TagPermission
 
 NOT_IN_ENFORCE_ONLY = "not in enforce_only, so notices only"
@@ -150,8 +149,17 @@ def _rule_of_spec(policy: Policy, spec: RuleSpec | None) -> Rule:
     return Rule(**{**fields, "name": name, "hours": hours, "delete_after": delete_after(policy, spec)})
 
 
+def delete_after(policy: Policy, spec: RuleSpec | None) -> timedelta | None:
+    """When `then` deletes what the rule stopped; None if it doesn't. A rule that isn't about stops, or has office hours, inherits none."""
+    sets_it = spec is not None and "then" in spec.model_fields_set
+    then = spec.then if spec and sets_it else policy.defaults.then
+    action = (spec.action if spec else None) or policy.defaults.action
+    return then.after if then and action is Ceiling.STOP and not (spec and spec.hours) else None
+
+
 def _gentlest_rule(rules: Sequence[Rule], now: datetime) -> Rule:
     """Of each field the value that does the least. Every field of `Rule` is listed, so that none comes from one rule by chance."""
+    deletes_after = [r.delete_after for r in rules if r.delete_after]
     return Rule(
         name=" or ".join(r.name for r in rules),
         action=min((r.action for r in rules), key=lambda action: action.rank),
@@ -164,7 +172,7 @@ def _gentlest_rule(rules: Sequence[Rule], now: datetime) -> Rule:
         hours=_gentlest_hours([r.hours for r in rules], now),
         protected_because=next((r.protected_because for r in rules if r.protected_because), None),
         only_notices=any(r.only_notices for r in rules) or all(r.action.rank < Ceiling.STOP.rank for r in rules),
-        delete_after=_longest_if_all([r.delete_after for r in rules]),
+        delete_after=max(deletes_after) if len(deletes_after) == len(rules) else None,
         business_days=_most_business_days([r.business_days for r in rules if r.business_days]),
         freezes=merged(freeze for r in rules for freeze in r.freezes),
         waits_because=next((r.waits_because for r in rules if r.waits_because), None),
@@ -187,16 +195,8 @@ def _most_business_days(graces: Sequence[BusinessDays]) -> BusinessDays | None:
     )
 
 
-def _longest_if_all(lengths: Sequence[timedelta | None]) -> timedelta | None:
-    known = [length for length in lengths if length]
-    return max(known) if len(known) == len(lengths) else None
-
-
 def _gentlest_hours(calendars: Sequence[Hours | None], now: datetime) -> Hours | None:
-    """Any hours protect: the first that are open now, else the first. They stop, shorten and force only if every rule has them.
-
-    So do days off: others are working days.
-    """
+    """Any hours protect: the first that are open now, else the first. They stop, force and have days off only as all rules say."""
     present = [hours for hours in calendars if hours]
     if not present:
         return None

@@ -22,7 +22,6 @@ from reaper.policy.channel_settings import Channel
 from reaper.policy.match import Match, OptionalEnforceOnly
 from reaper.policy.own_prices import Budget, PriceRule, Prices
 from reaper.policy.send_window import checked_send
-from reaper.policy.two_timers import Then
 from reaper.policy.values import (
     Addressees,
     CalendarNames,
@@ -87,6 +86,16 @@ SNOOZE_MAX_HELP = "the longest snooze that one click can set, in whole days"
 ACT_ON_HELP = "the evidence an action needs: proven, or likely to also act on indirect evidence"
 THEN_HELP = "the delete of what still costs money after a stop, or that a stop can't end; needs action: stop; null: not what the defaults say"
 TAGS_MAY_HELP = "what the resource's own reaper:* tags may do besides protect: tighten (shorter idle-after), loosen (longer)"
+
+
+class Then(Section):
+    """What follows a stop that leaves a cost, or that can do nothing."""
+
+    action: Literal["delete"] = Field(description="always delete, for kinds that can be deleted", examples=["delete"])
+    after: Length = Field(
+        description="how long after the notice of it, the stop and the last use or change; not shorter than the grace",
+        examples=["14d"],
+    )
 
 
 class RuleSpec(Section):

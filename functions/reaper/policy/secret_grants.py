@@ -30,10 +30,7 @@ _EXAMPLE_SUFFIX = "-AbCdEf"
 
 
 def forbidden_because(ref: str, environ: Mapping[str, str]) -> str | None:
-    """Why a policy may not name the secret `ref` under these settings, or None. Repeats the address, which is no secret.
-
-    Raises SettingsError if a setting has something other than an address.
-    """
+    """Why a policy may not name the secret `ref`, or None. Raises SettingsError if a setting has something other than an address."""
     scheme, _, place = ref.partition(":")
     shown = shorten(ref, 200)
     if scheme == "env":
@@ -124,12 +121,10 @@ def _name_part(place: str) -> str:
 
 
 def _likely_name(place: str) -> str:
-    """The most likely name."""
     return _without_suffix(_name_part(place)) if place.startswith("arn:") else place
 
 
 def _possible_names(place: str) -> set[str]:
-    """Every possible name."""
     return {_name_part(place), _RANDOM_SUFFIX.sub("", _name_part(place))} if place.startswith("arn:") else {place}
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from difflib import get_close_matches
@@ -14,6 +15,7 @@ from reaper import duration
 from reaper.calendars.terms import Hours
 from reaper.model import Ceiling
 from reaper.policy import office_hours
+from reaper.text import shorten
 
 TAG_PREFIX = "reaper:"
 MIN_IDLE_AFTER = timedelta(minutes=30)
@@ -49,15 +51,14 @@ def read_tags(tags: Mapping[str, str], now: datetime) -> TagRequests:
     requests = TagRequests()
     for key, value in tags.items():
         plain = plain_key(key)
-        reader = _READERS.get(plain)
-        if reader:
+        if plain in TAG_DOCS:
             try:
-                reader(requests, value.strip(), now)
+                _read_tag(requests, plain, value.strip(), now)
             except ValueError as error:
-                requests.reasons.append(f"tag {key}={_short_repr(value)} can't be read ({error}), so the resource is protected")
+                requests.reasons.append(f"tag {key}={shorten(value, 60)!r} can't be read ({error}), so the resource is protected")
         elif suggestion := _suggested_key(plain):
             requests.reasons.append(
-                f"unknown tag {_short_repr(key)} (did you mean {suggestion}?); the resource is protected until you fix it"
+                f"unknown tag {shorten(key, 60)!r} (did you mean {suggestion}?); the resource is protected until you fix it"
             )
     return requests
 
@@ -86,74 +87,42 @@ def _suggested_key(key: str) -> str | None:
     return letters[near[0]] if near else None
 
 
-def _read_keep(requests: TagRequests, value: str, now: datetime) -> None:
-    if value.lower() != "false":
-        requests.reasons.append(f"kept by tag reaper:keep={_short_repr(value)}")
-
-
-def _read_keep_until(requests: TagRequests, value: str, now: datetime) -> None:
-    until = parse_until(value)
-    if now < until:
-        requests.reasons.append(f"kept by tag until {value}")
-    else:
-        requests.kept_until = max(until, requests.kept_until or until)
-
-
-def _read_action(requests: TagRequests, value: str, now: datetime) -> None:
-    if value.lower() not in {a.value for a in Ceiling}:
-        raise ValueError(f"expected one of {', '.join(Ceiling)}")
-    action = Ceiling(value.lower())
-    requests.action = min(action, requests.action or action, key=lambda a: a.rank)
-    if action is Ceiling.IGNORE:
-        requests.reasons.append("kept by tag reaper:action=ignore")
-
-
-def _read_idle_after(requests: TagRequests, value: str, now: datetime) -> None:
-    length = max(duration.parse_duration(value), MIN_IDLE_AFTER)
-    requests.idle_after = max(length, requests.idle_after or length)
-
-
-def _read_owner(requests: TagRequests, value: str, now: datetime) -> None:
-    if not re.fullmatch(r"[^@\s<>,;]+@[^@\s<>,;]+", value):
-        raise ValueError("expected one email address")
-
-
-def _read_hours(requests: TagRequests, value: str, now: datetime) -> None:
-    on, _, tz = value.rpartition(" ")
-    hours = office_hours.parse_hours(on, tz)
-    if requests.hours not in (None, hours):
-        raise ValueError("the tag is there twice, in different case, with different hours")
-    requests.hours = hours
+def _read_tag(requests: TagRequests, key: str, value: str, now: datetime) -> None:
+    """Add what one tag asks for. Raises ValueError if its value can't be read."""
+    match key.removeprefix(TAG_PREFIX):
+        case "keep" if value.lower() != "false":
+            requests.reasons.append(f"kept by tag reaper:keep={shorten(value, 60)!r}")
+        case "keep-until":
+            until = parse_until(value)
+            if now < until:
+                requests.reasons.append(f"kept by tag until {value}")
+            else:
+                requests.kept_until = max(until, requests.kept_until or until)
+        case "action":
+            if value.lower() not in {a.value for a in Ceiling}:
+                raise ValueError(f"expected one of {', '.join(Ceiling)}")
+            action = Ceiling(value.lower())
+            requests.action = min(action, requests.action or action, key=lambda a: a.rank)
+            if action is Ceiling.IGNORE:
+                requests.reasons.append("kept by tag reaper:action=ignore")
+        case "idle-after":
+            length = max(duration.parse_duration(value), MIN_IDLE_AFTER)
+            requests.idle_after = max(length, requests.idle_after or length)
+        case "owner" if not re.fullmatch(r"[^@\s<>,;]+@[^@\s<>,;]+", value):
+            raise ValueError("expected one email address")
+        case "hours":
+            on, _, tz = value.rpartition(" ")
+            hours = office_hours.parse_hours(on, tz)
+            if requests.hours not in (None, hours):
+                raise ValueError("the tag is there twice, in different case, with different hours")
+            requests.hours = hours
 
 
 def parse_until(value: str) -> datetime:
     """The end of a keep-until. A date lasts until it is over in the last place on Earth (UTC-12)."""
-    for read_value in (_end_of_day, _parse_instant):
-        try:
-            return read_value(value)
-        except (ValueError, OverflowError):
-            continue
+    with suppress(ValueError, OverflowError):
+        return datetime.combine(date.fromisoformat(value) + timedelta(days=1), time(12), UTC)
+    with suppress(ValueError, OverflowError):
+        moment = datetime.fromisoformat(value)
+        return moment if moment.tzinfo else moment.replace(tzinfo=UTC) + timedelta(hours=12)
     raise ValueError("expected an ISO date or datetime such as 2026-12-31")
-
-
-def _end_of_day(value: str) -> datetime:
-    return datetime.combine(date.fromisoformat(value) + timedelta(days=1), time(12), UTC)
-
-
-def _parse_instant(value: str) -> datetime:
-    moment = datetime.fromisoformat(value)
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC) + timedelta(hours=12)
-
-
-def _short_repr(value: str) -> str:
-    return repr(value if len(value) <= 60 else value[:57] + "...")
-
-
-_READERS: dict[str, Callable[[TagRequests, str, datetime], None]] = {
-    "reaper:action": _read_action,
-    "reaper:idle-after": _read_idle_after,
-    "reaper:keep-until": _read_keep_until,
-    "reaper:keep": _read_keep,
-    "reaper:owner": _read_owner,
-    "reaper:hours": _read_hours,
-}

@@ -19,8 +19,6 @@ from reaper.policy.tags import MIN_IDLE_AFTER
 
 ADMINS, TAG_ADDRESSEE = "admins", "tag:"
 """Addressees of an escalation: the channels for admins, and how `tag:KEY` begins, the address in a tag of the resource."""
-
-
 HIDDEN = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
 """What can't be seen, although Unicode counts it among letters and marks. Control and format characters and blanks aren't printable."""
 
@@ -168,9 +166,8 @@ def _parse_tags(value: object) -> object:
 
 
 def _scalar_text(value: object) -> object:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(value) if isinstance(value, int | float) else value
+    text = str(value) if isinstance(value, int | float) else value
+    return str(value).lower() if isinstance(value, bool) else text
 
 
 _DURATION_SCHEMA = WithJsonSchema({"type": "string", "pattern": duration.DURATION_PATTERN})
@@ -180,11 +177,8 @@ Grace = Annotated[
     _length(business_days=True),
     WithJsonSchema({"type": "string", "pattern": rf"({duration.DURATION_PATTERN})|(^[1-9][0-9]?bd$)"}),
 ]
-CalendarNames = Annotated[
-    list[str],
-    BeforeValidator(as_list),
-    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
-]
+ONE_OR_MORE_STRINGS = WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]})
+CalendarNames = Annotated[list[str], BeforeValidator(as_list), ONE_OR_MORE_STRINGS]
 _SHORTEST = f"{duration.policy_duration(MIN_IDLE_AFTER)}: metrics arrive some minutes late"
 IdleAfter = Annotated[timedelta, _length(MIN_IDLE_AFTER, _SHORTEST), _DURATION_SCHEMA]
 SnoozeLength = Annotated[timedelta, _length(timedelta(days=1), "1d: snooze links offer whole days"), _DURATION_SCHEMA]
@@ -217,12 +211,7 @@ Addressee = Annotated[str, BeforeValidator(_require_addressee)]
 Addressees = Annotated[list[Addressee], BeforeValidator(as_list), MinLen(1), WithJsonSchema(_WORDS_SCHEMA)]
 _REMINDERS_SCHEMA = WithJsonSchema({"type": "string", "pattern": r"^\s*(0?[1-9]|1[0-9]|20) reminders?\s*$"})
 Reminders = Annotated[int, BeforeValidator(_parse_reminders), _REMINDERS_SCHEMA]
-TagKeys = Annotated[
-    list[Word],
-    BeforeValidator(as_list),
-    AfterValidator(_require_different_keys),
-    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
-]
+TagKeys = Annotated[list[Word], BeforeValidator(as_list), AfterValidator(_require_different_keys), ONE_OR_MORE_STRINGS]
 _ACCOUNTS_SCHEMA: dict[str, Any] = {
     "anyOf": [*_WORDS_SCHEMA["anyOf"], {"type": "integer"}, {"type": "array", "items": {"type": ["string", "integer"]}}]
 }

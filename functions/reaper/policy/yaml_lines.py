@@ -66,7 +66,15 @@ class LineMap:
 
     def place(self, path: KeyPath) -> str:
         """`policy.yaml:12: rules[0].match`."""
-        return _place(self.source, self.line(path), path)
+        return self._place(self.line(path), path)
+
+    def error(self, node: Node, path: KeyPath, problem: str) -> PolicyError:
+        """The error about a value or a key, at its own line."""
+        return PolicyError([f"{self._place(_line_of(node), path)}: {problem}"])
+
+    def _place(self, line: int, path: KeyPath) -> str:
+        dotted = "".join(f"[{part}]" if isinstance(part, int) else f".{shorten(part)}" for part in path).lstrip(".")
+        return f"{self.source}:{line}: {dotted or 'the policy'}"
 
 
 def parse_with_lines(text: str, source: str) -> tuple[dict[str, Any], LineMap]:
@@ -95,70 +103,61 @@ def _node_value(node: Node, path: KeyPath, lines: LineMap) -> Any:
     if len(path) > MAX_DEPTH or len(lines.lines) > MAX_KEYS:
         raise PolicyError([f"{lines.source}:{_line_of(node)}: {TOO_DEEP}"])
     if isinstance(node, ScalarNode):
-        return _scalar_value(node, path, lines.source)
+        return _scalar_value(node, path, lines)
     if isinstance(node, MappingNode) and node.tag == f"{YAML_TAG}map":
         return _mapping_value(node, path, lines)
     if isinstance(node, SequenceNode) and node.tag == f"{YAML_TAG}seq":
         lines.lines.update({(*path, index): _line_of(item) for index, item in enumerate(node.value)})
         return [_node_value(item, (*path, index), lines) for index, item in enumerate(node.value)]
-    raise _unknown_tag_error(node, path, lines.source)
+    raise _unknown_tag_error(node, path, lines)
 
 
 def _mapping_value(node: MappingNode, path: KeyPath, lines: LineMap) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for key_node, value_node in node.value:
         if not isinstance(key_node, ScalarNode):  # not repeated in the error: aliases can make it endless
-            raise _node_error(key_node, path, lines.source, "a list or mapping can't be a key; expected a string")
-        _require_plain_scalar(key_node, path, lines.source)
+            raise lines.error(key_node, path, "a list or mapping can't be a key; expected a string")
+        _require_plain_scalar(key_node, path, lines)
         key = str(key_node.value)
         key_path = (*path, key)
         if key in result:
-            raise _node_error(key_node, key_path, lines.source, "duplicate key; remove one")
+            raise lines.error(key_node, key_path, "duplicate key; remove one")
         lines.lines[key_path] = _line_of(key_node)
         result[key] = _node_value(value_node, key_path, lines)
     return result
 
 
-def _scalar_value(node: ScalarNode, path: KeyPath, source: str) -> Any:
+def _scalar_value(node: ScalarNode, path: KeyPath, lines: LineMap) -> Any:
     """The value. Below TEXT_SECTIONS, a number or boolean stays the text as written. `!!float 1` is a float, too."""
-    name = _require_plain_scalar(node, path, source)
+    name = _require_plain_scalar(node, path, lines)
     if name == "str":
         return node.value
     pattern, _, parse = SCALARS[name]
     if not re.fullmatch(f"{FLOAT}|{INT}" if name == "float" else pattern, node.value):
-        raise _node_error(node, path, source, f"{short_repr(node.value)} isn't a valid {name}; remove its YAML tag")
+        raise lines.error(node, path, f"{short_repr(node.value)} isn't a valid {name}; remove its YAML tag")
     if name != "null" and not TEXT_SECTIONS.isdisjoint(path):
         return node.value
     try:
         return parse(node.value)
     except ValueError as error:
-        raise _node_error(node, path, source, f"{short_repr(node.value)} isn't a valid {name}: {error}") from error
+        raise lines.error(node, path, f"{short_repr(node.value)} isn't a valid {name}: {error}") from error
 
 
-def _require_plain_scalar(node: ScalarNode, path: KeyPath, source: str) -> str:
+def _require_plain_scalar(node: ScalarNode, path: KeyPath, lines: LineMap) -> str:
     """The name of its tag. Raises PolicyError for an unsupported tag, and for a value that is too long to be meant."""
     name = node.tag.removeprefix(YAML_TAG)
     if not node.tag.startswith(YAML_TAG) or name not in {"str", *SCALARS}:
-        raise _unknown_tag_error(node, path, source)
+        raise _unknown_tag_error(node, path, lines)
     if len(node.value) > MAX_TEXT_LENGTH:
         text = f"{short_repr(node.value)} is too long; use at most {MAX_TEXT_LENGTH:,} characters"
-        raise _node_error(node, path, source, text)
+        raise lines.error(node, path, text)
     return name
 
 
-def _unknown_tag_error(node: Node, path: KeyPath, source: str) -> PolicyError:
+def _unknown_tag_error(node: Node, path: KeyPath, lines: LineMap) -> PolicyError:
     tag = short_repr(node.tag.replace(YAML_TAG, "!!"))
-    return _node_error(node, path, source, f"unsupported YAML tag {tag}; write the value without a tag")
-
-
-def _node_error(node: Node, path: KeyPath, source: str, text: str) -> PolicyError:
-    return PolicyError([f"{_place(source, _line_of(node), path)}: {text}"])
+    return lines.error(node, path, f"unsupported YAML tag {tag}; write the value without a tag")
 
 
 def _line_of(node: Node) -> int:
     return int(node.start_mark.line) + 1
-
-
-def _place(source: str, line: int, path: KeyPath) -> str:
-    dotted = "".join(f"[{part}]" if isinstance(part, int) else f".{shorten(part)}" for part in path).lstrip(".")
-    return f"{source}:{line}: {dotted or 'the policy'}"

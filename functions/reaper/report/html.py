@@ -30,7 +30,7 @@ from reaper.policy import owners
 from reaper.prices import price_basis
 from reaper.report import coverage_map, summary
 from reaper.report.coming import coming_actions, coming_sentence
-from reaper.savings.overview import METHOD, group_text, saved_text
+from reaper.savings.totals import METHOD, group_text, saved_text
 from reaper.text import clean_line, format_day, format_usd, open_templates
 
 MAX_PLAIN_ROWS = 200

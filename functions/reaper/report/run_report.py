@@ -16,7 +16,7 @@ from reaper.pending import stop_switch
 from reaper.planning import reasons
 from reaper.policy.accepted import expiry_notes, unmatched_notes
 from reaper.policy.own_prices import Budget
-from reaper.savings.overview import read_overview
+from reaper.savings.totals import read_overview
 
 
 def run_coverage(

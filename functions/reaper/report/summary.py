@@ -15,7 +15,7 @@ from reaper.notices import forecast
 from reaper.planning.reasons import frozen_because
 from reaper.policy.tags import tag_values
 from reaper.report import coverage_map
-from reaper.savings.overview import saved_text
+from reaper.savings.totals import saved_text
 from reaper.text import Currency, clean_line, count_noun, first_few, format_usd, tidy_line, with_local_times
 
 Item = TypeVar("Item")

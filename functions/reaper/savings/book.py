@@ -32,9 +32,7 @@ YEARS, MAX_USD_PER_HOUR = range(2000, 9000), 1e9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedAction:
-    """What one action saved: its rate, None if a price is unknown, and the times that count, oldest first, each from one second since 1970 to
-    another.
-    """
+    """What one action saved: its rate, None if unknown, and the times that count, oldest first, in seconds since 1970."""
 
     action: StepName
     at: datetime

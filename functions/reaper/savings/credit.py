@@ -76,10 +76,7 @@ class Saving:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """What a complete look shows of a resource. It began at `at`, and what it read was read by `over_at`.
-
-    `case`: as judged, None if the resource isn't listed. `memory`: its ledger record as it is now.
-    """
+    """What a complete look, from `at` to `over_at`, shows. `case`: as judged, None if it isn't listed. `memory`: as it is now."""
 
     at: datetime
     over_at: datetime
@@ -125,9 +122,8 @@ def begin_saving(finding: Finding, parts_left: Parts, tag_keys: Collection[str],
 
 
 def await_prompted(finding: Finding, now: datetime, tag_keys: Collection[str], horizon: timedelta) -> Saving | None:
-    """What waits for the owner to stop a resource after a valid notice; None if there is none. The notice may have been sent `now`.
-
-    What its autoscaling or its own idle shutdown may end isn't awaited.
+    """What waits for the owner to stop a resource after a valid notice, which may be of `now`; None if there is none, or if its autoscaling
+    or its own idle shutdown may end it.
     """
     case, memory = finding.case, finding.memory or Memory()
     usd = max(0.0, round(finding.price.usd_per_hour - case.excess_usd_per_hour, 6)) if finding.price else None
@@ -204,10 +200,7 @@ def _count_waiting(saving: Saving, look: Look) -> Counted:
 
 
 def _ended_by_reaper_at(saving: Saving, look: Look) -> datetime | None:
-    """When the reaper itself started the resource again, or an undo restored it; None if neither did.
-
-    A person may have restarted it before they ran the undo, which then had nothing left to do.
-    """
+    """When the reaper or an undo started it again; None if neither did. A person may have restarted it before an undo without effect."""
     memory, acted_at, called_at = look.memory, look.memory.last_action_at, look.memory.last_call_at
     if memory.last_action is StepName.START and memory.last_action_result is Result.DONE:
         return acted_at if acted_at and acted_at > saving.at else None

@@ -23,12 +23,14 @@ LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
-    """What a run knows once its mails are sent. `findings`: with their memories as they are now. `targets`: those that it had to itself.
+    """What a run knows `now`, once its mails are sent. `findings`: with their memories as they are now. `targets`: those that it had to itself.
 
     `judged`: by ID and name, the cases as judged, which a snooze doesn't change. `over_at`: everything was read by then. `tag_keys`, `horizon`: what the
     policy says of savings.
     """
 
+    ledger: Ledger
+    now: datetime
     run: Run
     over_at: datetime
     targets: Collection[Target]
@@ -39,7 +41,7 @@ class Sweep:
     horizon: timedelta
 
 
-def record_savings(ledger: Ledger, sweep: Sweep, now: datetime) -> list[ReaperError]:
+def record_savings(sweep: Sweep) -> list[ReaperError]:
     """Count every saving in the targets of the sweep. A target that fails doesn't affect the others. Returns the errors."""
     complete = complete_kinds(sweep.coverage)
     by_target: dict[Target, list[Finding]] = defaultdict(list)
@@ -48,37 +50,36 @@ def record_savings(ledger: Ledger, sweep: Sweep, now: datetime) -> list[ReaperEr
     errors: list[ReaperError] = []
     for target in sorted(sweep.targets, key=str):
         try:
-            errors += _record_target(ledger, target, by_target.get(target, ()), complete[target], sweep, now)
+            errors += _record_target(target, by_target.get(target, ()), complete[target], sweep)
         except ReaperError as error:
             errors.append(error)
     try:
-        _record_trend(ledger, by_target, complete, sweep, now)
+        _record_trend(by_target, complete, sweep)
     except ReaperError as error:
         errors.append(error)
     return errors
 
 
-def _record_trend(
-    ledger: Ledger, findings: Mapping[Target, Sequence[Finding]], complete: Mapping[Target, set[str]], sweep: Sweep, now: datetime
-) -> None:
+def _record_trend(findings: Mapping[Target, Sequence[Finding]], complete: Mapping[Target, set[str]], sweep: Sweep) -> None:
     """Note the day of each kind that was read as a whole, in the targets of the sweep and in those in which there is nothing."""
     targets = sorted((t for t in complete if t in sweep.targets or t not in findings), key=str)
-    latest = book.latest_kinds(ledger, targets)
+    latest = book.latest_kinds(sweep.ledger, targets)
     for target in targets:
         had, kinds = latest[target], complete[target]
         days = list(_trend(target, findings.get(target, ()), kinds, had, sweep))
-        book.write_trend(ledger, days, now)
+        book.write_trend(sweep.ledger, days, sweep.now)
         has = had.difference(kinds).union(day.kind for day in days if day.resources)
         if has != had:
-            book.write_latest_kinds(ledger, target, has, now)
+            book.write_latest_kinds(sweep.ledger, target, has, sweep.now)
 
 
-def _record_target(
-    ledger: Ledger, target: Target, findings: Sequence[Finding], kinds: Collection[str], sweep: Sweep, now: datetime
-) -> list[ReaperError]:
+def _record_target(target: Target, findings: Sequence[Finding], kinds: Collection[str], sweep: Sweep) -> list[ReaperError]:
+    ledger, now = sweep.ledger, sweep.now
     rows, unread = book.read_open(ledger, target)
     memories = ledger.recall([row.saving.subject.id for row in rows], now) if rows else Recalled({}, {})
-    awaited = {comparable_id(saving.subject.id): saving for f in findings if (saving := _awaited(f, kinds, sweep))}
+    unacted = (f for f in findings if f.case.resource.kind in kinds and not f.is_action)
+    begins = (credit.await_prompted(f, sweep.over_at, sweep.tag_keys, sweep.horizon) for f in unacted)
+    awaited = {comparable_id(saving.subject.id): saving for saving in begins if saving}
     waiting = {comparable_id(row.saving.subject.id) for row in rows if row.saving.cause is Cause.PROMPTED}
     cases = _cases_by_id(findings, sweep)
     counted: list[tuple[OpenRow, Saving | None]] = []
@@ -116,12 +117,6 @@ def _begun(findings: Sequence[Finding], sweep: Sweep) -> Iterator[Saving]:
         parts_left = kind.parts_after(finding.case.resource, action)
         if saving := credit.begin_saving(finding, parts_left, sweep.tag_keys, sweep.horizon):
             yield saving
-
-
-def _awaited(finding: Finding, kinds: Collection[str], sweep: Sweep) -> Saving | None:
-    if finding.case.resource.kind not in kinds or finding.is_action:
-        return None
-    return credit.await_prompted(finding, sweep.over_at, sweep.tag_keys, sweep.horizon)
 
 
 def _cases_by_id(findings: Sequence[Finding], sweep: Sweep) -> dict[str, Case]:

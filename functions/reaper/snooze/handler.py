@@ -30,10 +30,7 @@ from reaper.snooze.token import InvalidLink, Keys, key_id, verify_link
 
 
 class SnoozeHandler:
-    """Answers requests. Made once per process, because key rings and rate limits last longer than one request.
-
-    `open_ledger` and `open_ring` are called once, when a request needs them. They raise ReaperError if the deployment can't work.
-    """
+    """Answers requests, for as long as its process. `open_ledger` and `open_ring` are called once, when needed; they raise ReaperError."""
 
     def __init__(self, open_ledger: Callable[[], Ledger], open_ring: Callable[[], Keyring], limiters: RateLimiters) -> None:
         self._ledger = cache(open_ledger)
@@ -61,10 +58,7 @@ class SnoozeHandler:
 
 
 def open_handler(environ: Mapping[str, str]) -> SnoozeHandler:
-    """The handler that REAPER_LEDGER, REAPER_SNOOZE_KEYS and REAPER_DEPLOYMENT describe.
-
-    Opens and raises nothing yet: if a setting is missing or invalid, the page says so when someone opens a link.
-    """
+    """The handler that the settings describe. Opens and raises nothing yet: the page says what is wrong when someone opens a link."""
     return SnoozeHandler(
         open_ledger=lambda: opening.open_ledger(_required_setting(environ, "REAPER_LEDGER"), environ),
         open_ring=lambda: keys.open_keyring(_required_setting(environ, "REAPER_SNOOZE_KEYS"), environ),
@@ -84,16 +78,17 @@ def handle_request(request: Request, context: SnoozeContext, limiters: RateLimit
 
 
 def _reply_without_keys(request: Request, now: datetime, limiters: RateLimiters | None) -> Reply | None:
-    """The reply that needs no key, or None."""
     if request.path != PAGE_PATH:
-        return pages.not_found(request.path)
+        no_page = f"no page at {request.path[:80]!r}"
+        return pages.text_reply(404, "Page not found", "There is no page at this address.", no_page)
     if request.method not in {"GET", "HEAD", "POST"}:
-        return pages.method_not_allowed(request.method)
+        text = "You can only open this page or send its form."
+        return pages.text_reply(405, "Not supported", text, repr(request.method[:20]), {"allow": "GET, HEAD, POST"})
     network = network_of(request)
     if limiters and not limiters.per_network.allow(network, now):
         return pages.too_many_requests(f"too many requests from {network}")
     if len(request.body) > MAX_BODY:
-        return pages.body_too_long(len(request.body))
+        return pages.text_reply(413, "Too long", "The form is too long. Nothing was changed.", f"{len(request.body)} bytes")
     return None if key_id(token_of(request)) else pages.invalid_link(now, "not in the form of a link")
 
 
@@ -105,7 +100,7 @@ def _reply_to_link(request: Request, context: SnoozeContext, limiters: RateLimit
     except InvalidLink as error:
         return pages.invalid_link(now, error.detail)
     except ReaperError as error:
-        return pages.keys_unavailable(now, f"keys: {error}")
+        return pages.try_later("refused", now, f"keys: {error}")
     if limiters and not limiters.per_link.allow(visit_id, now):
         return pages.too_many_requests("too many requests for one link")
     try:
@@ -116,7 +111,7 @@ def _reply_to_link(request: Request, context: SnoozeContext, limiters: RateLimit
             return _reply_to_form(form.read_form(request.body), visit, context)
         return _form_page(SnoozeForm(token=token, rows=form.chosen_rows(request.query)), visit, context)
     except ReaperError as error:
-        return pages.ledger_unavailable(now, str(error))
+        return pages.try_later("unavailable", now, str(error))
 
 
 def _reply_to_form(sent: SnoozeForm, visit: Visit, context: SnoozeContext) -> Reply:

@@ -46,10 +46,7 @@ def parse_keys(text: str, where: str, deployment: str = "") -> Keys:
 
 
 def open_keyring(where: str, environ: Mapping[str, str]) -> Keyring:
-    """The key ring at `where`, an address for `reaper.stores.secret_store`, for the deployment in REAPER_DEPLOYMENT.
-
-    Reads nothing yet. Raises SettingsError for an invalid setting.
-    """
+    """The key ring at that address of a secret, for REAPER_DEPLOYMENT. Reads nothing yet. Raises SettingsError for an invalid setting."""
     scheme, _, place = where.partition(":")
     if scheme not in {"env", "secretsmanager", "keyvault"} or not place:
         raise SettingsError(f"REAPER_SNOOZE_KEYS={where!r}: expected secretsmanager:<name>, keyvault:<address> or env:<NAME>")

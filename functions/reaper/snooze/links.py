@@ -27,10 +27,7 @@ MAX_NAME = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkSigner:
-    """What signs links: the address of the page without its path (`base`), the keys, and where the random IDs come from.
-
-    `currency`: that of the page.
-    """
+    """What signs links: the page's address without its path (`base`), the keys, the page's currency, and where random IDs come from."""
 
     base: str
     keys: Keys

@@ -71,23 +71,7 @@ def result_page(form: SnoozeForm, visit: Visit, written: Sequence[Written], now:
 
 def invalid_request(detail: str) -> Reply:
     """The reply to something that isn't a request."""
-    return _text_reply(400, "Invalid request", "This page answers browsers only. Nothing was changed.", detail)
-
-
-def not_found(path: str) -> Reply:
-    """The reply for another path."""
-    return _text_reply(404, "Page not found", "There is no page at this address.", f"no page at {path[:80]!r}")
-
-
-def method_not_allowed(method: str) -> Reply:
-    """The reply to a method other than GET, HEAD and POST."""
-    text = "You can only open this page or send its form."
-    return _text_reply(405, "Not supported", text, repr(method[:20]), {"allow": "GET, HEAD, POST"})
-
-
-def body_too_long(length: int) -> Reply:
-    """The reply to a form longer than any that this page can send."""
-    return _text_reply(413, "Too long", "The form is too long. Nothing was changed.", f"{length} bytes")
+    return text_reply(400, "Invalid request", "This page answers browsers only. Nothing was changed.", detail)
 
 
 def invalid_link(now: datetime, detail: str) -> Reply:
@@ -99,23 +83,18 @@ def invalid_link(now: datetime, detail: str) -> Reply:
 
 def too_many_requests(detail: str) -> Reply:
     """The reply over a rate limit."""
-    return _text_reply(429, "Too many requests", "Nothing was changed. Try again in a minute.", detail, {"retry-after": "60"})
+    return text_reply(429, "Too many requests", "Nothing was changed. Try again in a minute.", detail, {"retry-after": "60"})
 
 
-def keys_unavailable(now: datetime, detail: str) -> Reply:
-    """The reply if the keys can't be read."""
+def try_later(page: str, now: datetime, detail: str) -> Reply:
+    """The reply if the keys (page `refused`) or the ledger (page `unavailable`) can't be read."""
     text = "This link can't be checked right now. Nothing was changed. Try again in a few minutes."
-    body = _render_page("refused", "Try again later", text=text, until=snooze_end(now, 7))
+    body = _render_page(page, "Try again later", text=text, until=snooze_end(now, 7))
     return _reply(503, body, detail, {"retry-after": "120"})
 
 
-def ledger_unavailable(now: datetime, detail: str) -> Reply:
-    """The reply if the ledger fails."""
-    body = _render_page("unavailable", "Try again later", until=snooze_end(now, 7))
-    return _reply(503, body, detail, {"retry-after": "120"})
-
-
-def _text_reply(status: int, title: str, text: str, note: str, headers: Mapping[str, str] = NO_HEADERS) -> Reply:
+def text_reply(status: int, title: str, text: str, note: str, headers: Mapping[str, str] = NO_HEADERS) -> Reply:
+    """A page of one sentence."""
     return _reply(status, _render_page("plain", title, text=text, until=None), note, headers)
 
 

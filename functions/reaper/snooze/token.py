@@ -35,10 +35,7 @@ class InvalidLink(ReaperError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keys:
-    """Secrets by key ID; `current` signs, every key verifies. Raises ValueError if they can't be used.
-
-    `deployment`: the deployment whose links these keys sign and verify; empty for links that name none.
-    """
+    """Secrets by key ID; `current` signs, every key verifies links of that `deployment`, of none if empty. Raises ValueError."""
 
     current: str
     ring: Mapping[str, bytes]

@@ -27,19 +27,15 @@ class TextStore(Protocol):
 
     def write(self, place: str, name: str, text: str) -> str:
         """Store the text as `<place>/<name>` and return its address. Never overwrites anything."""
-        ...
 
     def replace_text(self, place: str, name: str, text: str) -> None:
         """Store the text as `<place>/<name>`, whatever is there now."""
-        ...
 
     def read_text(self, address: str) -> str:
         """The text at an address that `write` returned."""
-        ...
 
     def list_texts(self, place: str) -> list[str]:
         """The addresses of everything stored under `place`, sorted."""
-        ...
 
 
 class FolderTexts:
@@ -85,10 +81,7 @@ def cloud_of(address: str) -> str | None:
 
 
 def open_texts(address: str, subject: str) -> TextStore:
-    """The store of that address. Raises SettingsError if the SDK of its cloud isn't installed.
-
-    `subject`: the beginning of that error, such as `manifests at s3://bucket need`.
-    """
+    """The store of that address. Raises SettingsError, which begins with `subject`, if the SDK of its cloud isn't installed."""
     cloud = cloud_of(address)
     if cloud is None:
         return FolderTexts()

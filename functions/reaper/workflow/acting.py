@@ -9,15 +9,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from reaper.act import act, refuse_target
-from reaper.acting.task import ActContext
 from reaper.calendars.resolve import FreshFreezes
 from reaper.conclude import leases_of
 from reaper.coverage import failure_row
 from reaper.errors import CloudError, ReaperError, Reason
 from reaper.handover import Acted, Decided
 from reaper.model import Target
-from reaper.run import RunSetup, act_context, open_archive
-from reaper.sessions import CloudSession, open_account, session_of
+from reaper.run import act_context, open_archive
+from reaper.sessions import open_account, session_of
 from reaper.settings import Settings
 from reaper.workflow import lease
 from reaper.workflow.context import WorkflowContext, current_policy, setup_of
@@ -40,8 +39,14 @@ def act_on_target(decided: Decided, stored: StoredRun, engine: EngineState, cont
         setup = setup_of(stored, context, policy)
         if setup.ledger is None or lease.own_run_lease(setup.ledger, engine.run, engine.execution) is None:
             return refuse_target(decided, target, "this run has ended, or another one has taken over")
-        session = _open_session(setup, target, stored)
-        opened = _act_context(decided, session, setup, engine.policy_sha256, context.settings.policy)
+        account = stored.account(target.account)
+        regions = (target.region,) if target.region else account.regions
+        session = session_of(target, *open_account(setup.settings, replace(account, regions=regions), may_act=True))
+        archive, leases = open_archive(setup.settings), leases_of(decided, setup.ledger, setup.clock)
+        if archive is None or leases is None:
+            raise CloudError(Reason.REFUSED, "act", "acting needs a ledger and a store of manifests")
+        freezes = FreshFreezes(policy=policy, where=context.settings.policy)
+        opened = act_context(setup, session, leases, archive, engine.policy_sha256, freezes)
     except ReaperError as error:
         return refuse_target(decided, target, f"the re-check couldn't begin: {error}", (failure_row("acts", error),))
     return act(decided, opened)
@@ -53,17 +58,3 @@ def _is_left_out(target: Target, settings: Settings) -> bool:
         return False
     left_by_accounts = bool(settings.accounts) and target.account not in settings.accounts
     return left_by_accounts or (bool(settings.regions) and not {"all", target.region} & {*settings.regions})
-
-
-def _act_context(decided: Decided, session: CloudSession, setup: RunSetup, policy_sha256: str, where: str | None) -> ActContext:
-    archive, leases = open_archive(setup.settings), leases_of(decided, setup.ledger, setup.clock)
-    if archive is None or leases is None:
-        raise CloudError(Reason.REFUSED, "act", "acting needs a ledger and a store of manifests")
-    return act_context(setup, session, leases, archive, policy_sha256, FreshFreezes(policy=setup.policy, where=where))
-
-
-def _open_session(setup: RunSetup, target: Target, stored: StoredRun) -> CloudSession:
-    """The session that may act on that target. Raises CloudError if it can't be opened."""
-    account = stored.account(target.account)
-    regions = (target.region,) if target.region else account.regions
-    return session_of(target, *open_account(setup.settings, replace(account, regions=regions), may_act=True))

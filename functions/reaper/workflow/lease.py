@@ -48,10 +48,7 @@ class RunLease:
 
 
 def take_run_lease(ledger: Ledger, wanted: RunLease, is_running: Callable[[str], bool], now: datetime) -> RunLease | None:
-    """Take the lease, also from a holder that no longer runs. Returns None once it is taken, else the lease of the run that has it.
-
-    Raises CloudError.
-    """
+    """Take the lease, also from a holder that no longer runs. Returns None, or the lease of the run that has it. Raises CloudError."""
     in_the_way: list[RunLease] = []
 
     def take(row: NamedRow) -> Mapping[str, str] | None:
@@ -61,7 +58,7 @@ def take_run_lease(ledger: Ledger, wanted: RunLease, is_running: Callable[[str],
             return None
         return _row_of(_after(other, wanted))
 
-    update_row(ledger, LEASE_ROW, take, now, "the lease of the run")
+    update_row(ledger, LEASE_ROW, take, "the lease of the run")
     return in_the_way[0] if in_the_way else None
 
 
@@ -71,26 +68,23 @@ def own_run_lease(ledger: Ledger, run: str, holder: str) -> RunLease | None:
     return lease if lease and (lease.run, lease.holder) == (run, holder) else None
 
 
-def give_back_run_lease(ledger: Ledger, run: str, now: datetime) -> None:
+def give_back_run_lease(ledger: Ledger, run: str) -> None:
     """Give the lease back if this run still has it. Raises CloudError."""
 
     def give_back(row: NamedRow) -> Mapping[str, str] | None:
         lease = _lease_in(row.values)
         return {} if lease and lease.run == run else None
 
-    update_row(ledger, LEASE_ROW, give_back, now, "the lease of the run")
+    update_row(ledger, LEASE_ROW, give_back, "the lease of the run")
 
 
 def claim_conclude(ledger: Ledger, claim: RunLease, now: datetime) -> None:
-    """Claim the sending of a run's messages for this process, even if another one has the claim: the engine has given that one up.
-
-    The row has the claims of all runs. Those of other runs stay. Raises CloudError.
-    """
+    """Claim a run's messages, even from a process that the engine has given up. Other runs' claims stay. Raises CloudError."""
 
     def add(row: NamedRow) -> Mapping[str, str]:
         return _claims_row({**_current_claims(row, now), claim.run: claim})
 
-    update_row(ledger, CONCLUDE_ROW, add, now, "the claim to conclude")
+    update_row(ledger, CONCLUDE_ROW, add, "the claim to conclude")
 
 
 def has_claim(ledger: Ledger, claim: RunLease) -> bool:
@@ -107,7 +101,7 @@ def release_conclude(ledger: Ledger, claim: RunLease, now: datetime) -> None:
         found = claims.pop(claim.run, None)
         return _claims_row(claims) if found and found.holder == claim.holder else None
 
-    update_row(ledger, CONCLUDE_ROW, remove, now, "the claim to conclude")
+    update_row(ledger, CONCLUDE_ROW, remove, "the claim to conclude")
 
 
 def _after(other: RunLease | None, wanted: RunLease) -> RunLease:

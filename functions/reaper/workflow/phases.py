@@ -39,8 +39,6 @@ from reaper.workflow.stored_run import EngineState, RunItem, StoredRun, require_
 TAKEN_OVER = "another run has taken over from this one"
 OTHER_RUN = "it belongs to another run"
 NO_REASON = "its step of the workflow ended without a result"
-Failures = Mapping[int, str]
-"""Why steps failed, by item, as far as the engine knows."""
 
 
 def list_targets(context: WorkflowContext, run_id: str, holder: str, is_running: Callable[[str], bool]) -> dict[str, Any]:
@@ -56,12 +54,12 @@ def list_targets(context: WorkflowContext, run_id: str, holder: str, is_running:
     run = new_run(settings, source, context.clock, run_id)
     with ExitStack() as on_failure:
         if settings.mode.writes and ledger is not None:
-            ensure_format(ledger, now)
+            ensure_format(ledger)
             wanted = RunLease(run=run_id, holder=holder, until=now + RUN_LEASE)
             if other := lease.take_run_lease(ledger, wanted, is_running, now):
                 because = f"run {other.run} is still under way ({other.holder})"
                 return _listed(EngineState(run=run_id, execution=holder, policy_sha256="", listed_sha256=""), 0, because)
-            on_failure.callback(lease.give_back_run_lease, ledger, run_id, now)
+            on_failure.callback(lease.give_back_run_lease, ledger, run_id)
         accounts = unreached_first(list_accounts(settings, settings.cloud), settings, ledger)
         calendars = with_calendars(source.policy, source.where, now).resolved.values()
         stored = StoredRun(run=run, execution=holder, kinds=settings.kinds, accounts=tuple(accounts), calendars=tuple(calendars))
@@ -98,7 +96,11 @@ def decide_run(context: WorkflowContext, engine: EngineState, failures: Mapping[
     if decided is None:
         decide_context = _decide_context(stored, engine, context)
         items = stored.items()
-        missing = _note_missing(missing_items(items, context.store, failures), context)
+        names = set(context.store.names("observed/"))
+        absent = [item.item for item in items if f"observed/{item.item}.json" not in names]
+        # For conclude, too: a part that comes later was not decided, and so is not reported.
+        context.store.create(MISSING, json.dumps({number: failures.get(number, NO_REASON) for number in absent}))
+        missing = _read_missing(context)
         parts = observed_parts(stored, items, context.store, missing)
         decided = decide(parts, decide_context)
         if not context.store.create(DECIDED, handover.dump(decided)):
@@ -113,10 +115,7 @@ def decide_run(context: WorkflowContext, engine: EngineState, failures: Mapping[
 
 
 def act_on_item(context: WorkflowContext, engine: EngineState, number: int) -> dict[str, Any]:
-    """Act on one target and store what was done: `{"run", "item", "actions"}`. Never raises CloudError of a cloud: outcomes say it.
-
-    Raises CloudError if the store fails, or if it has no such part of the caller's run.
-    """
+    """Act on one target and store what was done: `{"run", "item", "actions"}`. Raises CloudError about the store or the run only."""
     from reaper.workflow.acting import act_on_target  # loads the acting code
 
     stored = require_run(context.store, engine)
@@ -145,7 +144,7 @@ def conclude_run(context: WorkflowContext, engine: EngineState, failures: Mappin
         acted = acted_parts(stored, _targets_to_act_on(decided), context.store, failures)
         report = conclude(parts, decided, acted, opened)
     if opened.ledger is not None and stored.run.mode.writes:
-        lease.give_back_run_lease(opened.ledger, stored.run.id, context.clock())
+        lease.give_back_run_lease(opened.ledger, stored.run.id)
     return report
 
 
@@ -173,12 +172,6 @@ def _decide_context(stored: StoredRun, engine: EngineState, context: WorkflowCon
         dead_runs=dead_runs,
         archive=open_archive(setup.settings),
     )
-
-
-def _note_missing(missing: Mapping[int, str], context: WorkflowContext) -> dict[int, str]:
-    """What was missing when the run was decided, for conclude. A part that comes later was not decided, and so is not reported."""
-    context.store.create(MISSING, json.dumps({str(item): because for item, because in missing.items()}))
-    return _read_missing(context)
 
 
 def _read_missing(context: WorkflowContext) -> dict[int, str]:
@@ -221,13 +214,9 @@ def _targets_to_act_on(decided: Decided) -> list[Target]:
     return targets_by_cost(decided)
 
 
-def missing_items(items: Sequence[RunItem], store: RunStore, failures: Failures) -> dict[int, str]:
-    """Why each item without a part has none."""
-    names = set(store.names("observed/"))
-    return {item.item: failures.get(item.item, NO_REASON) for item in items if f"observed/{item.item}.json" not in names}
-
-
-def observed_parts(stored: StoredRun, items: Sequence[RunItem], store: RunStore, missing: Failures) -> Iterator[Observed]:
+def observed_parts(
+    stored: StoredRun, items: Sequence[RunItem], store: RunStore, missing: Mapping[int, str]
+) -> Iterator[Observed]:
     """What each item's step observed, one after the other. A missing or unreadable part is one with failed rows only."""
     for item in items:
         because, part = missing.get(item.item, NO_REASON), None
@@ -239,7 +228,7 @@ def observed_parts(stored: StoredRun, items: Sequence[RunItem], store: RunStore,
         yield part or _missing_part(stored, item, because)
 
 
-def acted_parts(stored: StoredRun, targets: Sequence[Target], store: RunStore, failures: Failures) -> list[Acted]:
+def acted_parts(stored: StoredRun, targets: Sequence[Target], store: RunStore, failures: Mapping[int, str]) -> list[Acted]:
     """What was done in each target. For a missing part, the ledger's intents say what was done, and a row says that it is missing."""
     parts = []
     for number, target in enumerate(targets):
@@ -250,7 +239,9 @@ def acted_parts(stored: StoredRun, targets: Sequence[Target], store: RunStore, f
                 raise ValueError(f"it is about {part.target.account}")
         except ValueError as error:
             because = f"what it did can't be read ({_first_line(error)})"
-        parts.append(part or Acted(run=stored.run, target=target, coverage=(_acting_row(target, because),)))
+        where = f"{target.account} {target.region or ''}".strip()
+        row = own_row("acts", f"acting in {where}: {because}; the ledger says which actions were carried out")
+        parts.append(part or Acted(run=stored.run, target=target, coverage=(row,)))
     return parts
 
 
@@ -258,10 +249,7 @@ Part = TypeVar("Part", Observed, Acted)
 
 
 def _read_part(name: str, load: Callable[[str], Part], stored: StoredRun, store: RunStore) -> Part | None:
-    """What a step left; None if it left nothing.
-
-    Raises ValueError if that can't be understood or another run left it, and CloudError if the store fails.
-    """
+    """What a step left, or None. Raises ValueError if it can't be understood or is another run's, CloudError if the store fails."""
     try:
         text = store.read(name)
     except CloudError as error:
@@ -291,11 +279,6 @@ def _missing_part(stored: StoredRun, item: RunItem, because: str) -> Observed:
         if not stored.kinds or kind.name in stored.kinds
     )
     return Observed(run=stored.run, targets=(), coverage=rows, cases=())
-
-
-def _acting_row(target: Target, because: str) -> Coverage:
-    where = f"{target.account} {target.region or ''}".strip()
-    return own_row("acts", f"acting in {where}: {because}; the ledger says which actions were carried out")
 
 
 def _first_line(error: Exception) -> str:

@@ -40,10 +40,7 @@ class RunItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRun:
-    """The run, the execution that it is, the kinds to observe, the accounts to sweep and the policy's calendars as the run read them.
-
-    It contains no secret and no external ID.
-    """
+    """A run, its execution, kinds, accounts and calendars as it read them. It contains no secret and no external ID."""
 
     run: Run
     execution: str
@@ -60,7 +57,8 @@ class StoredRun:
 
     def items(self) -> list[RunItem]:
         """The items in the order of the accounts. An item's number is its index."""
-        groups = [(account.id, group) for account in self.accounts for group in _region_groups(account)]
+        starts = [(a, start) for a in self.accounts for start in range(0, max(1, len(a.regions)), REGIONS_PER_ITEM)]
+        groups = [(account.id, account.regions[start : start + REGIONS_PER_ITEM]) for account, start in starts]
         return [RunItem(item=number, account=account, regions=group) for number, (account, group) in enumerate(groups)]
 
     def item(self, number: int) -> RunItem:
@@ -76,11 +74,6 @@ class StoredRun:
         in_regions = not account.regions or not {"all", target.region}.isdisjoint(account.regions)
         if account.cloud != target.cloud or not in_regions:
             raise _refused(f"{target.account} {target.region or ''} isn't part of run {self.run.id}")
-
-
-def _region_groups(account: Account) -> list[tuple[str, ...]]:
-    regions = account.regions
-    return [regions[start : start + REGIONS_PER_ITEM] for start in range(0, len(regions), REGIONS_PER_ITEM)] or [()]
 
 
 def store_run(stored: StoredRun, store: RunStore) -> EngineState:

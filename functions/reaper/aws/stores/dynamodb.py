@@ -96,18 +96,12 @@ class DynamoStore:
             return True
         return self._is_own_write(key, item)
 
-    def change(
-        self,
-        key: Key,
-        columns: Mapping[str, str],
-        removed: Collection[str],
-        touched: str | None,
-        condition: AtVersion | Having,
-    ) -> bool:
-        item = _item_of(columns, touched) | _item_of_version(condition)
-        names = {name: f"#{number}" for number, name in enumerate([*item, *sorted(removed)])}
+    def change(self, key: Key, columns: Mapping[str, str | None], touched: str | None, condition: AtVersion | Having) -> bool:
+        known = {name: text for name, text in columns.items() if text is not None}
+        item, removed = _item_of(known, touched) | _item_of_version(condition), sorted(columns.keys() - known.keys())
+        names = {name: f"#{number}" for number, name in enumerate([*item, *removed])}
         parts = ["SET " + ", ".join(f"{names[name]} = :{names[name][1:]}" for name in item)] if item else []
-        parts += ["REMOVE " + ", ".join(names[name] for name in sorted(removed))] if removed else []
+        parts += ["REMOVE " + ", ".join(names[name] for name in removed)] if removed else []
         is_written = self._is_written(
             "UpdateItem",
             condition,
@@ -154,7 +148,6 @@ class DynamoStore:
                 self._pause(min(0.05 * 2**rounds, 3.0))
 
     def _get(self, key: Item) -> Item:
-        """The item, empty if there is none."""
         reply = self._call("GetItem", "ResponseMetadata", TableName=self._name, Key=key, ConsistentRead=True)
         item: Item = reply.get("Item", {})
         return item
@@ -199,10 +192,7 @@ class DynamoStore:
 
 
 def open_store(address: str, environ: Mapping[str, str], *, read_only: bool = False) -> DynamoStore:
-    """The rows in a table of the session's own region, else of the only one in REAPER_REGIONS. Makes no call yet.
-
-    Raises SettingsError for an invalid name or no region.
-    """
+    """The rows in a table of the session's region, else of the only one in REAPER_REGIONS. Makes no call yet. Raises SettingsError."""
     if not re.fullmatch(r"[A-Za-z0-9_.-]{3,255}", address):
         raise SettingsError(f"REAPER_LEDGER=dynamodb://{address}: expected the name of a table")
     session = new_session()

@@ -21,7 +21,6 @@ from reaper.aws.session import own_client
 from reaper.errors import CloudError, Paging, Reason, SettingsError, named_permission
 
 PERMISSION_OF_OPERATION = {"PutObject": "s3:PutObject", "GetObject": "s3:GetObject", "ListObjectsV2": "s3:ListBucket"}
-"""What each call needs."""
 EXISTS_CODES = frozenset({"PreconditionFailed", "ConditionalRequestConflict"})
 """What S3 says of a conditional write of a name that exists, or that is being written."""
 MISSING_CODES = frozenset({"NoSuchKey", "404"})
@@ -29,10 +28,7 @@ MISSING_CODES = frozenset({"NoSuchKey", "404"})
 
 
 def read_bytes(uri: str, most: int) -> bytes:
-    """The first `most` bytes at `s3://bucket/key` or `ssm:/name`; no more is fetched, however long the object is.
-
-    Raises SettingsError that names the address and what AWS said.
-    """
+    """The first `most` bytes at `s3://bucket/key` or `ssm:/name`; no more is fetched. Raises SettingsError with what AWS said."""
     try:
         if uri.startswith("ssm:"):
             reply = own_client("ssm", "ssm:GetParameter").get_parameter(Name=uri.removeprefix("ssm:"), WithDecryption=True)
@@ -48,9 +44,7 @@ def read_bytes(uri: str, most: int) -> bytes:
 def write_report(place: str, run_id: str, started_at: datetime, chunks: Iterable[str]) -> str:
     """Store a report under `s3://bucket/prefix/YYYY/MM/DD/<run>.json`; returns its address. The first report of a run stays.
 
-    Raises SettingsError if S3 refuses.
-
-    The report of an organization has more than 100 MB, so it goes through a file, in one request.
+    The report of an organization has more than 100 MB, so it goes through a file, in one request. Raises SettingsError if S3 refuses.
     """
     bucket, prefix = _bucket_and_key(place)
     key = "/".join(part for part in (prefix.strip("/"), f"{started_at:%Y/%m/%d}", f"{run_id}.json") if part)

@@ -60,7 +60,6 @@ MAX_PROPERTY_CHARS = 15_000
 """The length of each property that has a part of a named row's value."""
 OWN_PROPERTIES = frozenset({"PartitionKey", "RowKey", "touched", "version", "writer"})
 LAST_CLEANUP_KEY = ("tidied", "-")
-"""The entity that records the last cleanup."""
 CLEANUP_INTERVAL = timedelta(days=1)
 RANGE = "PartitionKey eq @partition and RowKey ge @first and RowKey le @last"
 
@@ -105,16 +104,9 @@ class TableStore:
             return True
         return self._write(key, lambda row: columns, touched, condition)
 
-    def change(
-        self,
-        key: Key,
-        columns: Mapping[str, str],
-        removed: Collection[str],
-        touched: str | None,
-        condition: AtVersion | Having,
-    ) -> bool:
+    def change(self, key: Key, columns: Mapping[str, str | None], touched: str | None, condition: AtVersion | Having) -> bool:
         # A merge can't remove a property, so the whole entity is replaced under its ETag, other versions' columns included.
-        return self._write(key, lambda row: changed_columns(row, columns, removed, condition), touched, condition)
+        return self._write(key, lambda row: changed_columns(row, columns, condition), touched, condition)
 
     def delete(self, key: Key, having: Having | None = None) -> None:
         entity = self._get(*entity_key(key))
@@ -124,8 +116,11 @@ class TableStore:
     def forget_before(self, moment: str) -> int:
         if not self._claim_cleanup(moment):
             return 0
-        old = list(self._query("touched lt @moment", moment=moment))
-        return sum(self._delete_if_older(row["PartitionKey"], row["RowKey"], moment) for row in old)
+        deleted = 0
+        for row in list(self._query("touched lt @moment", moment=moment)):
+            entity = self._get(row["PartitionKey"], row["RowKey"])  # it may have been written since
+            deleted += entity is not None and entity["touched"] < moment and self._delete(entity)
+        return deleted
 
     def scan(self) -> Iterator[Row]:
         for entity in self._query("touched ge @first", first=""):
@@ -137,7 +132,6 @@ class TableStore:
         self._client.close()
 
     def _get(self, partition: str, name: str) -> TableEntity | None:
-        """The entity with its ETag, or None."""
         with self._sdk_errors_as_cloud_errors("read"):
             try:
                 return self._client.get_entity(partition, name)
@@ -221,11 +215,6 @@ class TableStore:
             return False
         partition, name = LAST_CLEANUP_KEY
         return self._is_replaced(last, {"PartitionKey": partition, "RowKey": name, "touched": moment})
-
-    def _delete_if_older(self, partition: str, name: str, moment: str) -> bool:
-        """Delete the entity unless it was written since. Returns whether it was deleted."""
-        entity = self._get(partition, name)
-        return entity is not None and entity["touched"] < moment and self._delete(entity)
 
     @contextmanager
     def _sdk_errors_as_cloud_errors(self, permission: str) -> Iterator[None]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
 from ipaddress import ip_address
 from urllib.parse import SplitResult
 
@@ -38,30 +37,29 @@ ALTERNATIVES = {
 """By service: what works with another host."""
 
 
-def azure_suffix(address: str, service: str, environ: Mapping[str, str] | None = None) -> str | None:
+def azure_suffix(address: str, service: str) -> str | None:
     """The ending of the https address's host, if it is one of Azure's for that service; None for any other host or spelling.
 
     A cloud that REAPER_ARM_ENDPOINT names as `https://management.<domain>` has its services under that domain. The ending of a host on
     this machine is the host itself, and counts only if Resource Manager is simulated on this machine too.
     """
-    parts, arm = split_address(address), _arm_endpoint(environ)
+    parts, arm = split_address(address), _arm_endpoint()
     if parts.scheme != "https":
         return None
     if _HOST.fullmatch(parts.netloc) and not _is_ip_address(parts.hostname):
         host = (parts.hostname or "").lower().removesuffix(".")
         return next((end for end in (*SUFFIXES[service], *_sovereign_suffixes(arm, service)) if host.endswith(f".{end}")), None)
-    return parts.netloc if _is_loopback_netloc(parts) and is_local(arm) else None
+    return parts.netloc if _is_loopback_netloc(parts) and is_loopback(split_address(arm).hostname) else None
 
 
-def refused_because(address: str, service: str, environ: Mapping[str, str] | None = None) -> str | None:
+def refused_because(address: str, service: str) -> str | None:
     """Why no token is requested for that address; None if one may be."""
-    if azure_suffix(address, service, environ):
+    if azure_suffix(address, service):
         return None
-    return f"{shorten(address.partition('?')[0], 200)}: {_not_azure_because(address, service, environ)}: so it gets no token of the reaper's identity"
+    return f"{shorten(address.partition('?')[0], 200)}: {_not_azure_because(address, service)}: so it gets no token of the reaper's identity"
 
 
-def _not_azure_because(address: str, service: str, environ: Mapping[str, str] | None) -> str:
-    """Why that address isn't one of Azure's own."""
+def _not_azure_because(address: str, service: str) -> str:
     parts = split_address(address)
     host = (parts.hostname or "").lower().removesuffix(".")
     if not host:
@@ -72,18 +70,13 @@ def _not_azure_because(address: str, service: str, environ: Mapping[str, str] | 
         return "a host on this machine counts only if REAPER_ARM_ENDPOINT is on this machine too"
     if service == "table" and host.endswith(f".{COSMOS_SUFFIX}"):
         return "Azure Cosmos DB accepts no storage token; use its connection string"
-    ends = ", .".join((*SUFFIXES[service], *_sovereign_suffixes(_arm_endpoint(environ), service)))
+    ends = ", .".join((*SUFFIXES[service], *_sovereign_suffixes(_arm_endpoint(), service)))
     more = f"; {ALTERNATIVES[service]}" if service in ALTERNATIVES else ""
     return f"not an Azure host for this service; those end with .{ends} (REAPER_ARM_ENDPOINT names another cloud){more}"
 
 
-def _arm_endpoint(environ: Mapping[str, str] | None) -> str:
-    return (os.environ if environ is None else environ).get("REAPER_ARM_ENDPOINT", "").strip()
-
-
-def is_local(address: str) -> bool:
-    """Whether the address is on this machine."""
-    return is_loopback(split_address(address).hostname)
+def _arm_endpoint() -> str:
+    return os.environ.get("REAPER_ARM_ENDPOINT", "").strip()
 
 
 def _is_loopback_netloc(parts: SplitResult) -> bool:
