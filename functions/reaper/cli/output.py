@@ -26,7 +26,7 @@ from rich.text import Text
 
 from reaper.case import Report
 from reaper.errors import SettingsError
-from reaper.report.table import WIDE, wrap
+from reaper.report.table import WIDE, print_lines, wrap
 from reaper.text import clean_line
 
 DEVICE_FULL = {errno.ENOSPC, errno.EFBIG, errno.EIO, errno.EDQUOT, errno.EPIPE}
@@ -89,10 +89,14 @@ def check_writable(output: str) -> None:
 
 def write_report(report: Report, format: Format, output: str, origin: str = "", *, wide: bool = False) -> None:
     """Write the report. `origin` is what `reaper explain` needs on its command line to explain the same report."""
-    if format is Format.TEXT and output == "-":
-        sys.stdout.write(_terminal_text(report, origin, wide))
+    if format is not Format.TEXT or output != "-":
+        write_output(output, lambda: _rendered(report, format, wide))
         return
-    write_output(output, lambda: _rendered(report, format, wide))
+    from reaper.report import text
+
+    console = Console(highlight=False)
+    width, explain = report_width(console, os.environ, wide=wide), f"{own_command(sys.argv, os.environ)} explain NAME{origin}"
+    sys.stdout.write(text.render(report, width=width, colour=has_colour(console), explain=explain))
 
 
 def write_output(output: str, chunks: Callable[[], Iterable[str]]) -> None:
@@ -148,6 +152,12 @@ def report_width(console: Console, environ: Mapping[str, str], *, wide: bool = F
     return min(console.width, MAX_WIDTH) if is_known else otherwise
 
 
+def fitted(console: Console, lines: Callable[[int], Iterable[Text]], *, wide: bool = False) -> str:
+    """The lines of a width as that console shows them."""
+    width = report_width(console, os.environ, wide=wide)
+    return print_lines(lines(width), width, has_colour(console))
+
+
 def own_command(argv: Sequence[str], environ: Mapping[str, str]) -> str:
     """How to run this very command again: `reaper` if the shell finds it, else the path it was called by."""
     called = Path(argv[0])
@@ -156,18 +166,6 @@ def own_command(argv: Sequence[str], environ: Mapping[str, str]) -> str:
     on_path = shutil.which(called.name, path=environ.get("PATH"))
     is_on_path = on_path is not None and Path(on_path).absolute() == called.absolute()
     return called.name if is_on_path or called.name == argv[0] else shlex.quote(argv[0])
-
-
-def _terminal_text(report: Report, origin: str, wide: bool) -> str:
-    from reaper.report import text
-
-    console = Console(highlight=False)
-    return text.render(
-        report,
-        width=report_width(console, os.environ, wide=wide),
-        colour=has_colour(console),
-        explain=f"{own_command(sys.argv, os.environ)} explain NAME{origin}",
-    )
 
 
 def _rendered(report: Report, format: Format, wide: bool) -> Iterable[str]:

@@ -1,8 +1,8 @@
 """The options that say which accounts, regions and subscriptions a command looks at; the deployment's ledger, and sessions for commands that
 change something.
 
-A command takes them as one parameter, `places`. `with_place_options` turns it into one option for each field, since Typer reads the options
-of a command from its signature.
+A command takes them as one parameter, `places`, with more of its own in a subclass. `with_place_options` turns it into one option for each
+field, since Typer reads the options of a command from its signature.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import typer
 from reaper import accounts as account_scope
 from reaper import registry, settings
 from reaper.accounts import AccountScope
-from reaper.cli.options import ExternalIdOption, current_time
+from reaper.cli.options import ExternalIdOption, PolicyOption, current_time
 from reaper.errors import CloudError, Reason, SettingsError
 from reaper.ledger import opening
 from reaper.ledger.ledger import Ledger
@@ -58,10 +58,6 @@ MODE_HELP = (
     "Run mode: audit only reports, notify also sends notices, announce also puts the date of the action in them, enforce also acts. "
     "Default: REAPER_MODE, else audit"
 )
-ModeOption = Annotated[
-    str | None,
-    typer.Option("--mode", help=MODE_HELP, metavar="|".join(Mode), autocompletion=lambda: [mode.value for mode in Mode]),
-]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +87,18 @@ class PlaceOptions:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepOptions(PlaceOptions):
+    """What one sweep is: its places, its kinds of resources, its policy and its mode."""
+
+    kind: KindOption = None
+    policy: PolicyOption = None
+    mode: Annotated[
+        str | None,
+        typer.Option("--mode", help=MODE_HELP, metavar="|".join(Mode), autocompletion=lambda: [mode.value for mode in Mode]),
+    ] = None
+
+
 def with_place_options(command: Callable[..., None]) -> Callable[..., None]:
     """The command with the fields of its parameter `places`, a PlaceOptions, as options."""
     hints = get_type_hints(command, include_extras=True)
@@ -115,13 +123,13 @@ def _option(name: str, hint: Any, default: Any) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint)
 
 
-def chosen_settings(places: PlaceOptions, kind: RepeatedOption, mode: str | None, policy: str | None) -> Settings:
+def chosen_settings(sweep: SweepOptions) -> Settings:
     """The settings of the environment and of the options that every sweep has. Raises SettingsError."""
     base = settings.from_env(os.environ)
     return replace(
-        with_places(base, places, kind),
-        mode=base.mode if mode is None else settings.parse_mode(mode, "--mode"),
-        policy=base.policy if policy is None else policy,
+        with_places(base, sweep, sweep.kind),
+        mode=base.mode if sweep.mode is None else settings.parse_mode(sweep.mode, "--mode"),
+        policy=base.policy if sweep.policy is None else sweep.policy,
     )
 
 
@@ -148,7 +156,10 @@ def with_places(base: Settings, typed: PlaceOptions, kind: RepeatedOption = None
         group = settings.parsed(account_scope.management_group_id, "--management-group", typed.management_group)
         subscriptions = account_scope.subscription_ids("--subscription", _split_values(typed.subscription))
         chosen = replace(chosen, subscriptions=subscriptions, management_group=group)
-    chosen = replace(chosen, kinds=_chosen_kinds(cloud, kind))
+    patterns = _split_values(kind)
+    chosen = replace(chosen, kinds=settings.expand_kinds(patterns, registry.kind_names()))
+    if cloud != "all":
+        settings.require_kinds_of_cloud(cloud, patterns, [known.name for known in registry.kinds(cloud)])
     if excluded and not (chosen.organization or chosen.ous):
         raise SettingsError("--exclude-account leaves accounts of an organization out; add --organization or --ou, or drop it")
     return chosen
@@ -176,14 +187,6 @@ def _account_scope(typed: PlaceOptions) -> AccountScope | None:
         organization=typed.organization,
         ous=account_scope.unit_ids("--ou", _split_values(typed.ou)),
     )
-
-
-def _chosen_kinds(cloud: str, kind: RepeatedOption) -> tuple[str, ...]:
-    patterns = _split_values(kind)
-    kinds = settings.expand_kinds(patterns, registry.kind_names())
-    if cloud != "all":
-        settings.require_kinds_of_cloud(cloud, patterns, [k.name for k in registry.kinds(cloud)])
-    return kinds
 
 
 def _require_cloud(cloud: str, its_cloud: str, options: Mapping[str, object]) -> None:

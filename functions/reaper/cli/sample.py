@@ -63,22 +63,18 @@ def sample_findings(address: str, now: datetime) -> list[Finding]:
         kind="azureml-compute-instance", id=f"{WORKSPACE}/computes/dana-gpu", name="dana-gpu", target=AZURE, region="westeurope",
         created=now - 45 * DAY, size="Standard_NC6s_v3",
     )  # fmt: skip
+    because, long = f"running for {format_duration(4 * DAY)}, no job since", _proven(4 * DAY, now)
     at_minimum = Blocked(because="it already runs no more than one instance per variant", already_done=True)
     return [
         _finding(_case(churn, 4.06, _proven(9 * DAY + 4 * HOUR, now)), address),
         _finding(_case(ranker, 0.736, _proven(3 * DAY + HOUR, now), blocked=at_minimum), address),
-        _finding(_case(instance, 3.06, _likely(4 * DAY, now)), address),
+        _finding(_case(instance, 3.06, replace(long, because=because, confidence=Confidence.LIKELY)), address),
     ]
 
 
 def _proven(idle_for: timedelta, now: datetime) -> Verdict:
     because = f"no activity in Invocations for {format_duration(idle_for)}, while CPUUtilization reported every hour"
     return Verdict(state=State.IDLE, because=because, idle_for=idle_for, confidence=Confidence.PROVEN, last_busy=now - idle_for)
-
-
-def _likely(idle_for: timedelta, now: datetime) -> Verdict:
-    because = f"running for {format_duration(idle_for)}, no job since"
-    return replace(_proven(idle_for, now), because=because, confidence=Confidence.LIKELY)
 
 
 def _case(resource: Resource, usd_per_hour: float, verdict: Verdict, blocked: Blocked | None = None) -> Case:

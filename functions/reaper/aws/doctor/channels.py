@@ -118,7 +118,7 @@ def _subscribe_line(topic: str, protocol: str, endpoint: str) -> str:
 
 def _send_checks(name: str, permission: str, resources: tuple[str, ...], request: dict[str, str], region: str) -> Iterator[Check]:
     """Whether this identity may send, by a simulation for each resource: one that allows it is enough."""
-    results = [right for resource in resources for right in own_rights([permission], resource, request, region)]
+    results = [right for resource in resources for right in own_rights(permission, resource, request, region)]
     best = min(results, key=lambda right: (CheckStatus.OK, CheckStatus.UNKNOWN, CheckStatus.FIX).index(right.status))
     if best.status is CheckStatus.OK:
         yield ok(name, f"this identity may use {permission}")

@@ -53,7 +53,9 @@ def run_on_alarms(
     deadline: datetime | None,
 ) -> AlarmRun:
     """Observe the endpoints and notify their owners, one message for each. Raises ReaperError if nothing can be swept."""
-    chosen = _chosen_settings(settings)
+    kinds = tuple(kind for kind in KINDS if not settings.kinds or kind in settings.kinds)
+    mode = Mode.ANNOUNCE if settings.mode.acts else settings.mode
+    chosen = replace(settings, mode=mode, kinds=kinds, cloud="aws")
     accounts, dropped = _places(alarmed.endpoints, list_accounts(chosen, "aws") if alarmed.endpoints else [])
     counted = dict(Counter(alarmed.dropped) + Counter(dropped))
     if not accounts or not chosen.kinds:
@@ -69,12 +71,6 @@ def run_on_alarms(
         conclude=replace(conclude, notices_only=True),
     )
     return AlarmRun(report=run_phases(opened), dropped=counted)
-
-
-def _chosen_settings(settings: Settings) -> Settings:
-    """The settings, for endpoints only, and never in a mode that acts."""
-    kinds = tuple(kind for kind in KINDS if not settings.kinds or kind in settings.kinds)
-    return replace(settings, mode=Mode.ANNOUNCE if settings.mode.acts else settings.mode, kinds=kinds, cloud="aws")
 
 
 def _places(endpoints: Iterable[AlarmedEndpoint], accounts: Sequence[Account]) -> tuple[list[Account], dict[str, int]]:
@@ -101,18 +97,17 @@ def look_at_alarms(event: Mapping[str, Any], clock: Callable[[], datetime], dead
     source = file.load_policy(settings.policy)
     alarmed = alarmed_endpoints(str(record.get("body")) for record in event["Records"])
     ran = run_on_alarms(alarmed, settings, source, clock, logger.info, deadline)
-    _publish(ran)
-    findings = ran.report.findings if ran.report else ()
-    return {"run": ran.report.run.id if ran.report else None, "resources": len(findings), "dropped": ran.dropped}
-
-
-def _publish(ran: AlarmRun) -> None:
     deployment = os.environ.get("REAPER_DEPLOYMENT", "")
     publish_figures(alarm_figures(sum(ran.dropped.values())), deployment)
     if ran.is_skipped:
         publish_figures(skipped_figures(), deployment)
     report = ran.report
-    run, resources = (report.run.id, len(report.findings)) if report else (None, 0)
-    logger.info("alarms followed up", run=run, resources=resources, dropped=ran.dropped, skipped=ran.is_skipped)
+    answer: dict[str, Any] = {
+        "run": report.run.id if report else None,
+        "resources": len(report.findings) if report else 0,
+        "dropped": ran.dropped,
+    }
+    logger.info("alarms followed up", **answer, skipped=ran.is_skipped)
     if report:
         log_gaps(report)
+    return answer

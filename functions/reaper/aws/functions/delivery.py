@@ -47,7 +47,8 @@ def deliver_report(
     stored, unstored = _store_report(settings, report)
     if marks is None or marks.create(FIGURES, ""):
         publish_figures(run_figures(report), os.environ.get("REAPER_DEPLOYMENT", ""))
-        log_report(report, stored)
+        logger.info("swept", **swept_facts(report, stored))
+        log_gaps(report)
     is_due = not report.run.mode.writes and (has_news(report) or not settings.quiet)
     if settings.topic and is_due and (marks is None or marks.read(SUMMARY) is None):
         from reaper.notices.channels.delivery import topic_channel
@@ -97,12 +98,6 @@ def stack_name(deployment: str) -> str:
     """
     kind, _, rest = deployment.strip().rpartition(":")[2].partition("/")
     return rest.partition("/")[0] if kind == "stack" else ""
-
-
-def log_report(report: Report, stored: str | None) -> None:
-    """The line that the dashboard lists as a run, and a line for each gap. `stored`: where the report is."""
-    logger.info("swept", **swept_facts(report, stored))
-    log_gaps(report)
 
 
 def log_gaps(report: Report) -> None:

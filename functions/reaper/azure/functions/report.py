@@ -149,17 +149,16 @@ def with_notes(report: Report, store: RunStore) -> Report:
     try:
         names = store.names(FOLDER)
     except CloudError as error:
-        return replace(report, coverage=(*report.coverage, _row(Status.FAILED, f"notes about this run can't be read: {error}")))
+        return replace(
+            report,
+            coverage=(*report.coverage, own_row(RUNS, f"notes about this run can't be read: {error}", status=Status.FAILED)),
+        )
     return replace(report, coverage=(*report.coverage, *(_noted_row(name, store) for name in names)))
 
 
 def _noted_row(name: str, store: RunStore) -> Coverage:
     try:
         note = json.loads(store.read(name) or "")
-        return _row(Status(note["status"]), str(note["because"]))
+        return own_row(RUNS, str(note["because"]), status=Status(note["status"]))
     except (CloudError, ValueError, LookupError, TypeError) as error:
-        return _row(Status.FAILED, f"a note about this run can't be read: {error!r}")
-
-
-def _row(status: Status, because: str) -> Coverage:
-    return own_row(RUNS, because, status=status)
+        return own_row(RUNS, f"a note about this run can't be read: {error!r}", status=Status.FAILED)

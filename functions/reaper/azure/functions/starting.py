@@ -177,17 +177,13 @@ def call_settings(base: Settings, options: Mapping[str, Any]) -> Settings:
     """The deployment's settings, narrowed by the call. Raises SettingsError."""
     if aws_options := sorted(key for key in AWS_OPTIONS & options.keys() if options[key]):
         raise SettingsError(f"{aws_options[0]!r} is for AWS only; use 'subscriptions' to narrow a sweep of Azure")
-    azure_kinds = tuple(kind.name for kind in registry.kinds("azure"))
     settings = knobs.narrow_settings(base, options, registry.kind_names())
-    if settings.cloud == "aws" or not set(settings.kinds) & set(azure_kinds):
+    kinds = tuple(kind.name for kind in registry.kinds("azure") if kind.name in settings.kinds)
+    if settings.cloud == "aws" or not kinds:
         raise SettingsError("this function sweeps Azure only")
     if not settings.runs:
         raise SettingsError("set REAPER_RUNS to a blob container's https URL: the phases of a run hand over their results there")
-    return replace(
-        knobs.require_durable_stores(settings),
-        cloud="azure",
-        kinds=tuple(k for k in settings.kinds if k in azure_kinds),
-    )
+    return replace(knobs.require_durable_stores(settings), cloud="azure", kinds=kinds)
 
 
 def listing_settings(options: Mapping[str, Any]) -> Settings:
@@ -280,10 +276,12 @@ def _report_answer(run_id: str, result: Mapping[str, Any], reports: str | None) 
     Raises CloudError if it is missing, damaged or elsewhere: a part of a report would claim more than was read, and the store of the run
     mustn't lead to other texts.
     """
+    from reaper.azure.stores import texts  # imports Azure's SDK, which would slow every cold start
+
     stored, troubles = result.get("stored"), result.get("troubles") or []
     if not stored or not reports:
         return _problem(500, run_id, "; ".join(troubles) or "the report wasn't stored: REAPER_REPORTS isn't set")
-    text = _read_report(reports, run_id, str(stored))
+    text = texts.read_report(reports, run_id, str(stored))
     report = parse_object(text, str(stored))
     if not troubles and len(text) <= MAX_ANSWER_CHARS:
         return Answer(status=200, text=text)
@@ -291,12 +289,6 @@ def _report_answer(run_id: str, result: Mapping[str, Any], reports: str | None) 
     if len(text) > MAX_ANSWER_CHARS:
         report |= {"findings": [], "stored": stored}
     return Answer(status=200, text=json.dumps(report, allow_nan=False))
-
-
-def _read_report(reports: str, run_id: str, address: str) -> str:
-    from reaper.azure.stores import texts  # imports Azure's SDK, which would slow every cold start
-
-    return texts.read_report(reports, run_id, address)
 
 
 def _problem(status: int, run_id: str, error: str) -> Answer:
