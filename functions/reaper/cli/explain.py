@@ -100,7 +100,6 @@ def _search_settings(base: Settings, resource_id: str, typed: SearchOptions) -> 
 
 
 def _explain_live(resource_id: str, base: Settings, policy: str | None, wide: bool) -> None:
-    """Explain the resource as it is now."""
     from reaper.report import explain
     from reaper.report.text import coverage_lines
 
@@ -127,7 +126,6 @@ def _explain_live(resource_id: str, base: Settings, policy: str | None, wide: bo
 
 
 def _not_found_text(name: str, names: Sequence[str], where: str) -> str:
-    """The error for a resource that isn't among `names`."""
     from reaper.report import explain
 
     suggestion = explain.suggestion_text(name, names)

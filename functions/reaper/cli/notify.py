@@ -17,7 +17,6 @@ from reaper.policy.file import load_policy
 if TYPE_CHECKING:
     from reaper.policy.channel_settings import Channel
 
-
 app = typer.Typer(no_args_is_help=True, help="Test the notification channels.")
 
 

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
@@ -32,7 +33,6 @@ from reaper.text import clean_line
 DEVICE_FULL = {errno.ENOSPC, errno.EFBIG, errno.EIO, errno.EDQUOT, errno.EPIPE}
 DEFAULT_WIDTH, MAX_WIDTH = 120, 200
 """Columns of a report outside a terminal, and the most on a wide terminal."""
-
 
 error_console = Console(stderr=True, highlight=False, markup=False, emoji=False)
 SPINNER_WIDTH = 3
@@ -112,13 +112,8 @@ def write_output(output: str, chunks: Callable[[], Iterable[str]]) -> None:
         raise SettingsError(f"--output {output!r}: can't be written, so it went to standard output: {error}") from error
 
 
-def device_full_error(error: Exception | None) -> OSError | None:
-    """The error, if a device took no more data. A file that can't be opened doesn't count."""
-    return error if isinstance(error, OSError) and error.errno in DEVICE_FULL and error.filename is None else None
-
-
-def flush_error() -> OSError | None:
-    """Flush standard output. Returns the error if that fails, and discards all later output."""
+def output_error(fault: Exception | None) -> OSError | None:
+    """Why the output is incomplete: a device took no more data. Flushes standard output and, if that fails, discards all later output."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -127,6 +122,8 @@ def flush_error() -> OSError | None:
         os.dup2(null, sys.stdout.fileno())
         os.close(null)
         return error
+    if isinstance(fault, OSError) and fault.errno in DEVICE_FULL and fault.filename is None:
+        return fault  # a file that can't be opened doesn't count
     return None
 
 
@@ -207,11 +204,5 @@ def print_result(text: str) -> None:
     print_message(text, console=Console(highlight=False, markup=False, emoji=False))
 
 
-def print_warning(text: str) -> None:
-    """Print a warning to standard error."""
-    print_message(text, "warning", "yellow")
-
-
-def print_error(text: str) -> None:
-    """Print an error to standard error."""
-    print_message(text, "error", "bold red")
+print_warning = partial(print_message, kind="warning", style="yellow")
+print_error = partial(print_message, kind="error", style="bold red")

@@ -23,7 +23,6 @@ from reaper.text import clean_line, count_noun
 LONGEST = timedelta(days=365)
 """The longest duration. A date may be later."""
 
-
 ELSEWHERE = "Reports, manifests, logs and mails aren't changed. As long as a tag or the policy names this address, the next notice stores it again."
 
 

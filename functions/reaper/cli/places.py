@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from enum import StrEnum
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
@@ -32,7 +32,6 @@ from reaper.settings import Settings
 
 if TYPE_CHECKING:
     from reaper.sessions import CloudSession
-
 
 OTHER_ACCOUNT = (
     "it is in AWS account {account}, to which the current credentials don't belong; use that account's, or name a role in it with --role-name. "
@@ -52,7 +51,6 @@ RepeatedOption = list[str] | None
 KindOption = Annotated[
     RepeatedOption, typer.Option("--kind", help="Kinds of resources, repeated or comma-separated; globs allowed")
 ]
-
 
 MODE_HELP = (
     "Run mode: audit only reports, notify also sends notices, announce also puts the date of the action in them, enforce also acts. "
@@ -101,10 +99,11 @@ class SweepOptions(PlaceOptions):
 
 def with_place_options(command: Callable[..., None]) -> Callable[..., None]:
     """The command with the fields of its parameter `places`, a PlaceOptions, as options."""
+    as_option = partial(inspect.Parameter, kind=inspect.Parameter.KEYWORD_ONLY)
     hints = get_type_hints(command, include_extras=True)
     form: type[PlaceOptions] = hints.pop("places")
     field_hints = get_type_hints(form, include_extras=True)
-    place_options = [_option(field.name, field_hints[field.name], field.default) for field in fields(form)]
+    place_options = [as_option(field.name, annotation=field_hints[field.name], default=field.default) for field in fields(form)]
 
     @functools.wraps(command)
     def run_command(**given: Any) -> None:
@@ -113,14 +112,10 @@ def with_place_options(command: Callable[..., None]) -> Callable[..., None]:
 
     options: list[inspect.Parameter] = []
     for name, parameter in inspect.signature(command).parameters.items():
-        options += place_options if name == "places" else [_option(name, hints[name], parameter.default)]
+        options += place_options if name == "places" else [as_option(name, annotation=hints[name], default=parameter.default)]
     run_command.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
     run_command.__annotations__ = {option.name: option.annotation for option in options}
     return run_command
-
-
-def _option(name: str, hint: Any, default: Any) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint)
 
 
 def chosen_settings(sweep: SweepOptions) -> Settings:
@@ -141,7 +136,11 @@ def with_places(base: Settings, typed: PlaceOptions, kind: RepeatedOption = None
     """
     cloud = (typed.cloud or CloudName.ALL).value
     _require_valid_together(cloud, typed, kind)
-    scope = _account_scope(typed)
+    scope = None
+    if typed.account or typed.organization or typed.ou:
+        accounts = account_scope.account_ids("--account", _split_values(typed.account))
+        ous = account_scope.unit_ids("--ou", _split_values(typed.ou))
+        scope = AccountScope(accounts=accounts, organization=typed.organization, ous=ous)
     excluded = account_scope.account_ids("--exclude-account", _split_values(typed.exclude_account))
     chosen = replace(
         base,
@@ -176,17 +175,6 @@ def _require_valid_together(cloud: str, typed: PlaceOptions, kind: RepeatedOptio
     _require_cloud(cloud, "azure", {**azure, "management-group": typed.management_group})
     _require_apart("account", typed.account, {"organization": typed.organization, "ou": typed.ou})
     _require_apart("subscription", typed.subscription, {"management-group": typed.management_group})
-
-
-def _account_scope(typed: PlaceOptions) -> AccountScope | None:
-    """The AWS accounts, None if no option names any."""
-    if not (typed.account or typed.organization or typed.ou):
-        return None
-    return AccountScope(
-        accounts=account_scope.account_ids("--account", _split_values(typed.account)),
-        organization=typed.organization,
-        ous=account_scope.unit_ids("--ou", _split_values(typed.ou)),
-    )
 
 
 def _require_cloud(cloud: str, its_cloud: str, options: Mapping[str, object]) -> None:
@@ -243,22 +231,21 @@ def session_opener(settings: Settings, role_name: str | None) -> Callable[[Targe
     It raises CloudError if the credentials in use belong to another account and no role was named: the role of a sweep may not create anything.
     """
     chosen = replace(settings, mode=Mode.ENFORCE, role_name=role_name or settings.role_name)
-    return cache(lambda target: _open_session(chosen, target, may_assume=role_name is not None))
 
+    @cache
+    def open_session(target: Target) -> CloudSession:
+        try:
+            [account] = list_accounts(_settings_of(chosen, target), target.cloud)
+            if not account.is_own and role_name is None:
+                raise CloudError(Reason.REFUSED, "restore", OTHER_ACCOUNT.format(account=target.account))
+            return session_of(target, *open_account(chosen, account, may_act=True))
+        except SettingsError as error:
+            raise CloudError(Reason.REFUSED, "restore", str(error)) from error
 
-def _open_session(settings: Settings, target: Target, *, may_assume: bool) -> CloudSession:
-    try:
-        [account] = list_accounts(_settings_of(settings, target), target.cloud)
-        if not (account.is_own or may_assume):
-            because = OTHER_ACCOUNT.format(account=target.account)
-            raise CloudError(Reason.REFUSED, "restore", because)
-        return session_of(target, *open_account(settings, account, may_act=True))
-    except SettingsError as error:
-        raise CloudError(Reason.REFUSED, "restore", str(error)) from error
+    return open_session
 
 
 def _settings_of(settings: Settings, target: Target) -> Settings:
-    """Settings that name that very target."""
     if target.cloud == "azure":
         return replace(settings, cloud="azure", subscriptions=(target.account,), management_group=None)
     scope = AccountScope(accounts=(target.account,))

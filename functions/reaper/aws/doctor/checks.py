@@ -112,14 +112,14 @@ def reading_rights(cloud: CloudSession, permissions: Sequence[str]) -> list[Righ
     """Whether each of the permissions is there, by a harmless call; what has no such call is simulated."""
     rights = list(cloud.map_concurrently(partial(_asked_right, cloud), [name for name in permissions if name in PROBES]))
     if others := [name for name in permissions if name not in PROBES]:
-        rights += simulated_rights(_simulators(cloud), Request(principal=_principal(cloud), actions=others))
+        rights += acting_rights(cloud, others, None)
     return rights
 
 
 def acting_rights(cloud: CloudSession, permissions: Sequence[str], role: str | None) -> list[Right]:
     """Whether each of the permissions is there, by a simulation. `role`: the ARN of the role that a sweep assumes in this account."""
-    principal = _placed(known_principal(_caller(cloud), role))
-    return simulated_rights(_simulators(cloud), Request(principal=principal, actions=permissions))
+    request = Request(principal=_principal(cloud, role), actions=permissions)
+    return simulated_rights([cloud, own_session(cloud.region)], request)  # the own identity sees the roles of its own account
 
 
 def metric_rights(cloud: CloudSession, now: datetime) -> list[Right]:
@@ -196,18 +196,10 @@ def _caller(cloud: CloudSession) -> str:
     return str(cloud.call("sts", "GetCallerIdentity", "Arn")["Arn"])
 
 
-def _principal(cloud: CloudSession) -> Principal:
-    return _placed(parse_principal(_caller(cloud)))
-
-
-def _placed(principal: Principal) -> Principal:
-    """The principal, with whether it belongs to another account than the process's own credentials."""
+def _principal(cloud: CloudSession, role: str | None = None) -> Principal:
+    """Who asks, and whether it belongs to another account than the process's own credentials."""
+    principal = known_principal(_caller(cloud), role)
     return replace(principal, is_elsewhere=principal.account != parse_principal(_caller(own_session())).account)
-
-
-def _simulators(cloud: CloudSession) -> list[CloudSession]:
-    """Who may simulate: the session itself, else the process's own identity, which sees the roles of its own account."""
-    return [cloud, own_session(cloud.region)]
 
 
 def _asked_right(cloud: CloudSession, permission: str) -> Right:

@@ -27,7 +27,6 @@ from reaper.errors import CloudError, Reason
 if TYPE_CHECKING:
     from reaper.aws.session import CloudSession
 
-
 ANY = "*"
 NOTHING = "ml-idle-reaper-doctor"
 """A name that nothing should have. If something has it, it is only described."""

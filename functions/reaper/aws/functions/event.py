@@ -99,7 +99,6 @@ def _endpoints_of(event: Mapping[str, Any]) -> set[AlarmedEndpoint]:
 
 
 def _dropped_because(event: Mapping[str, Any]) -> str:
-    """Why an event names no endpoint."""
     detail = event["detail"]
     if _value(detail, "state", "value") != "ALARM":
         return "not in ALARM"
@@ -112,7 +111,6 @@ def _dropped_because(event: Mapping[str, Any]) -> str:
 
 
 def _value(found: Any, *path: str) -> Any:
-    """The value at that path; None if it isn't there."""
     for key in path:
         found = found.get(key) if isinstance(found, dict) else None
     return found

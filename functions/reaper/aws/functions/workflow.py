@@ -151,7 +151,6 @@ def _result_files(details: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _read(details: Mapping[str, Any], key: str | None) -> Any:
-    """A JSON file beside the manifest."""
     from reaper.aws.stores import texts  # imports boto3, which would slow every cold start
 
     return json.loads(texts.read_text(f"s3://{details.get('Bucket')}/{key}"))

@@ -108,13 +108,10 @@ def metric_rights(cloud: CloudSession, now: datetime) -> list[Right]:
     except CloudError:
         return []  # `reading_rights` says so
     by_region = {region_key(space.get("location")): space for space in reversed(spaces)}
-    principal = _principal(cloud)
     if not by_region:
-        return permitted_rights(cloud, _home(cloud), METRIC_PERMISSIONS, principal)
-    return [
-        _metric_right(cloud, MetricSource(id=space["id"], region=region), now, principal)
-        for region, space in sorted(by_region.items())
-    ]
+        return permitted_rights(cloud, _home(cloud), METRIC_PERMISSIONS, _principal(cloud))
+    sources = [MetricSource(id=space["id"], region=region) for region, space in sorted(by_region.items())]
+    return [_metric_right(cloud, source, now) for source in sources]
 
 
 def own_grant_line(permission: str, address: str) -> str:
@@ -181,13 +178,13 @@ QUERY = MetricQuery(namespace=TYPE, metrics=("Active Nodes",), aggregation="Maxi
 """A metric of every workspace, split by the dimension that sweeps split it by, because a dimension may be denied alone."""
 
 
-def _metric_right(cloud: CloudSession, space: MetricSource, now: datetime, principal: str) -> Right:
+def _metric_right(cloud: CloudSession, space: MetricSource, now: datetime) -> Right:
     """The right to read metrics of one workspace: by the batch hosts, which take tokens of their own, or one resource at a time.
 
     A refused batch is no obstacle as long as single calls work, and its place says so.
     https://learn.microsoft.com/azure/azure-monitor/metrics/migrate-to-batch-api
     """
-    home, host = _home(cloud), hosts_from_env(os.environ).metrics
+    home, principal, host = _home(cloud), _principal(cloud), hosts_from_env(os.environ).metrics
     place = f"{place_of(home)} {space.region}"
     end = now.replace(minute=0, second=0, microsecond=0)
     window = Window(start=end - timedelta(hours=1), end=end, recent_since=end)

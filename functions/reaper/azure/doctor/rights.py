@@ -19,7 +19,6 @@ from reaper.errors import CloudError
 if TYPE_CHECKING:
     from reaper.azure.session import CloudSession
 
-
 PERMISSION, API_VERSION = "Microsoft.Authorization/permissions/read", "2022-04-01"
 OWN_SCOPE = "/Microsoft.ManagedIdentity/"
 """Part of the scopes that permissions are granted on one by one."""

@@ -25,7 +25,6 @@ from reaper.workflow.store import FIGURES, SUMMARY, RunStore
 if TYPE_CHECKING:
     from reaper.workflow.context import WorkflowContext
 
-
 PUBLISHING, PUBLISHED = "publishing.json", "published.json"
 """Texts in the store of the run: the claim of the first one to publish, and what was published."""
 WAIT_S, WAITS = 5.0, 12
@@ -147,13 +146,10 @@ def write_note(store: RunStore, status: Status, because: str, now: datetime) -> 
 def with_notes(report: Report, store: RunStore) -> Report:
     """The report, with a row for each note. What can't be read of them is a row too: it mustn't cost the report."""
     try:
-        names = store.names(FOLDER)
+        rows = [_noted_row(name, store) for name in store.names(FOLDER)]
     except CloudError as error:
-        return replace(
-            report,
-            coverage=(*report.coverage, own_row(RUNS, f"notes about this run can't be read: {error}", status=Status.FAILED)),
-        )
-    return replace(report, coverage=(*report.coverage, *(_noted_row(name, store) for name in names)))
+        rows = [own_row(RUNS, f"notes about this run can't be read: {error}", status=Status.FAILED)]
+    return replace(report, coverage=(*report.coverage, *rows))
 
 
 def _noted_row(name: str, store: RunStore) -> Coverage:
