@@ -173,20 +173,16 @@ def _require_valid_together(cloud: str, typed: PlaceOptions, kind: RepeatedOptio
     alone = {"organization": typed.organization, "role-name": typed.role_name, "external-id": typed.external_id}
     _require_cloud(cloud, "aws", {**aws, **alone})
     _require_cloud(cloud, "azure", {**azure, "management-group": typed.management_group})
-    _require_apart("account", typed.account, {"organization": typed.organization, "ou": typed.ou})
-    _require_apart("subscription", typed.subscription, {"management-group": typed.management_group})
+    given = {name for name, value in {**aws, **azure, **alone, "management-group": typed.management_group}.items() if value}
+    for name, other in (("account", "organization"), ("account", "ou"), ("subscription", "management-group")):
+        if {name, other} <= given:
+            raise SettingsError(f"--{name} and --{other} don't go together; drop one of the two")
 
 
 def _require_cloud(cloud: str, its_cloud: str, options: Mapping[str, object]) -> None:
     for name, value in options.items():
         if value and cloud not in {its_cloud, "all"}:
             raise SettingsError(f"--{name} is for {its_cloud}, but --cloud {cloud} excludes it; drop one of the two")
-
-
-def _require_apart(name: str, value: object, others: Mapping[str, object]) -> None:
-    for other, other_value in others.items():
-        if value and other_value:
-            raise SettingsError(f"--{name} and --{other} don't go together; drop one of the two")
 
 
 def _split_values(values: Sequence[str] | None) -> tuple[str, ...]:
@@ -234,8 +230,12 @@ def session_opener(settings: Settings, role_name: str | None) -> Callable[[Targe
 
     @cache
     def open_session(target: Target) -> CloudSession:
+        only = replace(chosen, cloud="azure", subscriptions=(target.account,), management_group=None)
+        if target.cloud == "aws":
+            scope = asdict(AccountScope(accounts=(target.account,)))
+            only = replace(chosen, cloud="aws", regions=(target.region or "",), exclude_accounts=(), **scope)
         try:
-            [account] = list_accounts(_settings_of(chosen, target), target.cloud)
+            [account] = list_accounts(only, target.cloud)
             if not account.is_own and role_name is None:
                 raise CloudError(Reason.REFUSED, "restore", OTHER_ACCOUNT.format(account=target.account))
             return session_of(target, *open_account(chosen, account, may_act=True))
@@ -243,13 +243,6 @@ def session_opener(settings: Settings, role_name: str | None) -> Callable[[Targe
             raise CloudError(Reason.REFUSED, "restore", str(error)) from error
 
     return open_session
-
-
-def _settings_of(settings: Settings, target: Target) -> Settings:
-    if target.cloud == "azure":
-        return replace(settings, cloud="azure", subscriptions=(target.account,), management_group=None)
-    scope = AccountScope(accounts=(target.account,))
-    return replace(settings, cloud="aws", regions=(target.region or "",), exclude_accounts=(), **asdict(scope))
 
 
 def current_user() -> str:

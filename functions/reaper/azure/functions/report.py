@@ -19,7 +19,6 @@ from reaper.model import Status
 from reaper.report.figures import swept_facts
 from reaper.report.json import report_json
 from reaper.report.summary import has_news
-from reaper.settings import Settings
 from reaper.workflow.store import FIGURES, SUMMARY, RunStore
 
 if TYPE_CHECKING:
@@ -41,7 +40,16 @@ def publish(report: Report, context: WorkflowContext, *, scheduled: bool) -> dic
     is_first = context.store.create(PUBLISHING, uuid.uuid4().hex)
     if not is_first and (earlier := wait_for_result(context)):
         return earlier
-    stored, unstored = _store_report(context.settings, report)
+    stored, unstored, reports = None, None, context.settings.reports
+    if reports:
+        from reaper.azure.stores import texts
+
+        text = json.dumps(report_json(report), allow_nan=False)
+        try:
+            stored = texts.write_report(reports, report.run.id, report.run.started_at, text)
+        except ReaperError as error:
+            log_event(logging.ERROR, "report not stored", error=str(error))
+            unstored = error
     if context.store.create(FIGURES, ""):
         log_metrics(report, stored)
     unsent = _send_summary_mail(context, report, stored)
@@ -102,20 +110,6 @@ def _send_summary_mail(context: WorkflowContext, report: Report, stored: str | N
         log_event(logging.ERROR, "summary not sent", error=str(error))
         return error
     return None
-
-
-def _store_report(settings: Settings, report: Report) -> tuple[str | None, ReaperError | None]:
-    """The address of the stored report, or why it couldn't be stored. Notices are sent in both cases."""
-    from reaper.azure.stores import texts
-
-    if not settings.reports:
-        return None, None
-    text, run = json.dumps(report_json(report), allow_nan=False), report.run
-    try:
-        return texts.write_report(settings.reports, run.id, run.started_at, text), None
-    except ReaperError as error:
-        log_event(logging.ERROR, "report not stored", error=str(error))
-        return None, error
 
 
 def log_metrics(report: Report, stored: str | None) -> None:
