@@ -17,7 +17,6 @@ from reaper.doctor.context import DoctorContext
 from reaper.errors import CloudError, Reason
 from reaper.text import count_noun, first_few
 
-NOT_FOUND = "NotFoundException"
 PENDING = "PendingConfirmation"
 """The ARN of a subscription that isn't confirmed."""
 SANDBOX_FIX = (
@@ -59,7 +58,7 @@ def _identity_checks(cloud: CloudSession, name: str, sender: str) -> Iterator[Ch
         try:
             reply = cloud.call("sesv2", "GetEmailIdentity", "VerifiedForSendingStatus", EmailIdentity=identity)
         except CloudError as error:
-            if error.reason is Reason.GONE or f"{NOT_FOUND}:" in str(error):
+            if error.reason is Reason.GONE or "NotFoundException:" in str(error):
                 continue
             yield _unread(name, error, create)
             return

@@ -68,7 +68,7 @@ class PrincipalType(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
-    """Who asks. `name`: of the role or user; a role's path isn't in the ARN that STS shows.
+    """Who asks. `name`: of the role or user; a role's path isn't in the ARN that STS shows. `partition`: `aws`, `aws-cn` or `aws-us-gov`.
 
     `is_elsewhere`: it belongs to another account than the credentials in use, which can't change it.
     """
@@ -76,17 +76,9 @@ class Principal:
     arn: str
     type: PrincipalType
     name: str
+    partition: str
+    account: str
     is_elsewhere: bool = False
-
-    @property
-    def partition(self) -> str:
-        """`aws`, `aws-cn` or `aws-us-gov`."""
-        return self.arn.split(":")[1]
-
-    @property
-    def account(self) -> str:
-        """Twelve digits."""
-        return self.arn.split(":")[4]
 
 
 def parse_principal(arn: str) -> Principal:
@@ -94,13 +86,14 @@ def parse_principal(arn: str) -> Principal:
     parts = arn.split(":", 5)
     if len(parts) < 6:
         parts = ["arn", "aws", "iam", "", "", arn]
-        arn = ":".join(parts)
-    sort, _, rest = parts[5].partition("/")
+    _, partition, _, _, account, resource = parts
+    sort, _, rest = resource.partition("/")
     name = rest.partition("/")[0] if sort == "assumed-role" else rest.rpartition("/")[2]
     if sort in {"assumed-role", "role"}:
         type_ = PrincipalType.SSO_ROLE if name.startswith(SSO_PREFIX) else PrincipalType.ROLE
-        return Principal(arn=arn, type=type_, name=name)
-    return Principal(arn=arn, type=PrincipalType.USER if sort == "user" else PrincipalType.OTHER, name=name)
+    else:
+        type_ = PrincipalType.USER if sort == "user" else PrincipalType.OTHER
+    return Principal(arn=":".join(parts), type=type_, name=name, partition=partition, account=account)
 
 
 def resource_arn(principal: Principal, permission: str, region: str = ANY, name: str = ANY) -> str:

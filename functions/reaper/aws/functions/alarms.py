@@ -56,10 +56,10 @@ def run_on_alarms(
     kinds = tuple(kind for kind in KINDS if not settings.kinds or kind in settings.kinds)
     mode = Mode.ANNOUNCE if settings.mode.acts else settings.mode
     chosen = replace(settings, mode=mode, kinds=kinds, cloud="aws")
-    accounts, dropped = _places(alarmed.endpoints, list_accounts(chosen, "aws") if alarmed.endpoints else [])
-    counted = dict(Counter(alarmed.dropped) + Counter(dropped))
-    if not accounts or not chosen.kinds:
-        return AlarmRun(report=None, dropped=counted)
+    accounts, outside = _places(alarmed.endpoints, list_accounts(chosen, "aws") if alarmed.endpoints else [])
+    dropped = dict(Counter(alarmed.dropped) + Counter({OUTSIDE: outside}))
+    if not accounts or not kinds:
+        return AlarmRun(report=None, dropped=dropped)
     source = with_calendars_of(source, clock)
     setup, conclude = begin_run(chosen, source, clock, progress, deadline)
     observe = observe_context(setup, *open_accounts(chosen, accounts, progress, may_act=False))
@@ -70,10 +70,10 @@ def run_on_alarms(
         act=None,
         conclude=replace(conclude, notices_only=True),
     )
-    return AlarmRun(report=run_phases(opened), dropped=counted)
+    return AlarmRun(report=run_phases(opened), dropped=dropped)
 
 
-def _places(endpoints: Iterable[AlarmedEndpoint], accounts: Sequence[Account]) -> tuple[list[Account], dict[str, int]]:
+def _places(endpoints: Iterable[AlarmedEndpoint], accounts: Sequence[Account]) -> tuple[list[Account], int]:
     """The accounts with the regions to look at, and how many endpoints are outside what the deployment sweeps."""
     outside = 0
     regions: dict[str, set[str]] = {}
@@ -84,8 +84,7 @@ def _places(endpoints: Iterable[AlarmedEndpoint], accounts: Sequence[Account]) -
             regions.setdefault(account.id, set()).add(endpoint.region)
         else:
             outside += 1
-    places = [replace(known[account], regions=tuple(sorted(names))) for account, names in sorted(regions.items())]
-    return places, {OUTSIDE: outside} if outside else {}
+    return [replace(known[account], regions=tuple(sorted(names))) for account, names in sorted(regions.items())], outside
 
 
 def look_at_alarms(event: Mapping[str, Any], clock: Callable[[], datetime], deadline: datetime) -> dict[str, Any]:
