@@ -13,7 +13,7 @@ from typing import Any
 from reaper import __version__, secret_store
 from reaper.doctor.check import Check, of_error, ok, to_fix, unknown
 from reaper.doctor.context import DoctorContext, Opened, advice_for
-from reaper.doctor.stores import folder_checks
+from reaper.doctor.stores import folder_check
 from reaper.errors import CloudError, ReaperError, Reason
 from reaper.extras import install_command
 from reaper.notices.channels.delivery import ChannelContext, tls_context, with_deployment_channels
@@ -72,8 +72,6 @@ def _examine(spec: Any, name: str, context: DoctorContext) -> Iterator[Check]:
     try:
         if cloud := CLOUD_BY_TYPE.get(spec.type):
             yield from import_module(f"reaper.{cloud}.doctor.channels").examine(spec, name, context)
-        elif spec.type == "folder":
-            yield from folder_checks(name, spec.path)
         else:
             yield _check(spec, name, context)
     except ImportError as error:
@@ -96,6 +94,8 @@ def _check(spec: Any, name: str, context: DoctorContext) -> Check:
             from reaper.notices.channels import smtp
 
             return ok(name, f"{spec.host}:{spec.port} {smtp.Channel(spec, opened).say_hello()}")
+        case "folder":
+            return folder_check(name, spec.path)
         case "webhook":
             # Any reply to OPTIONS but a server's error shows that something listens.
             host, status = split_address(spec.url).netloc, http_reply(spec.url, "OPTIONS").status
