@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 import os
 import sys
@@ -59,7 +58,7 @@ def show_savings(
     if format == "json":
         sys.stdout.write(json.dumps(savings_json(saved), indent=1, allow_nan=False) + "\n")
     elif format == "csv":
-        sys.stdout.write(_csv(saved))
+        _print_csv(saved)
     else:
         _print_text(saved, totals.summarize(rows, month, now), by, ledger_label(base), currency)
     if by.startswith(totals.TAG_PREFIX) and saved.groups and {group.key for group in saved.groups} == {totals.NO_KEY}:
@@ -103,16 +102,14 @@ def _action_json(line: SavedLine) -> dict[str, Any]:
     }
 
 
-def _csv(saved: Saved) -> str:
+def _print_csv(saved: Saved) -> None:
     """A header and one row per action, with the tags as JSON."""
     from reaper.report.csv import safe_cell
 
-    out = io.StringIO()
-    writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
+    writer = csv.DictWriter(sys.stdout, COLUMNS, lineterminator="\n")
     writer.writeheader()
     for row in map(_action_json, saved.lines):
         writer.writerow({name: safe_cell(json.dumps(value) if name == "tags" else value) for name, value in row.items()})
-    return out.getvalue()
 
 
 def _print_text(saved: Saved, month: Saved, by: str, ledger: str, currency: Currency) -> None:
