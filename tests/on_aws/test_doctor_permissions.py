@@ -12,7 +12,7 @@ import boto3
 import pytest
 
 from reaper import registry, settings
-from reaper.aws.doctor.grants import PROBES
+from reaper.aws.doctor.checks import PROBES
 from reaper.aws.stores import dynamodb
 from reaper.doctor.check import Check, CheckStatus
 from reaper.doctor.context import DoctorContext

@@ -13,8 +13,15 @@ from on_aws.conftest import NOW
 from reaper import registry
 from reaper.aws.doctor import channels
 from reaper.aws.doctor import checks as doctor
-from reaper.aws.doctor.grants import PrincipalType, grant_line, parse_principal, resource_arn
-from reaper.aws.doctor.simulation import Request, known_principal, simulated_rights
+from reaper.aws.doctor.rights import (
+    PrincipalType,
+    Request,
+    grant_line,
+    known_principal,
+    parse_principal,
+    resource_arn,
+    simulated_rights,
+)
 from reaper.doctor.check import Check, CheckStatus, Right
 from reaper.doctor.context import DoctorContext
 from reaper.policy.channel_settings import Ses, Sns

@@ -12,7 +12,6 @@ https://learn.microsoft.com/azure/azure-functions/functions-bindings-http-webhoo
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 from collections.abc import Mapping
@@ -28,7 +27,7 @@ from reaper import settings as knobs
 from reaper.azure.functions import activities, starting
 from reaper.azure.functions.orchestration import orchestrate
 from reaper.azure.functions.report import log_event
-from reaper.azure.functions.starting import Answer, call_settings, parse_body
+from reaper.azure.functions.starting import call_settings, json_response, parse_body
 from reaper.errors import ReaperError, SettingsError
 from reaper.snooze import handler
 from reaper.snooze.request import PAGE_PATH, Reply, Request
@@ -71,20 +70,20 @@ async def sweep_by_hand(req: func.HttpRequest, client: df.DurableOrchestrationCl
     deployment is wrong.
     """
     if req.method != "POST":
-        return _json_response(405, {"error": USAGE}, {"Allow": "POST"})
+        return json_response(405, {"error": USAGE}, {"Allow": "POST"})
     try:
         base = knobs.from_env(os.environ)
         try:
             options = parse_body(req.get_body())
             settings = call_settings(base, options)
         except SettingsError as error:
-            return _json_response(400, {"error": str(error)})
-        started = await starting.start(client, settings, options, datetime.now(UTC), scheduled=False)
+            return json_response(400, {"error": str(error)})
+        run, because = await starting.start(client, settings, options, datetime.now(UTC), scheduled=False)
     except ReaperError as error:
         return _failed(error)
-    if started.because is not None:
-        return _json_response(409, {"error": started.because, "run": started.run, "status": starting.status_address(started.run)})
-    return _response(starting.under_way(started.run))
+    if because is not None:
+        return json_response(409, {"error": because, "run": run, "status": starting.status_address(run)})
+    return starting.under_way(run)
 
 
 @app.route(route="sweep/{run}", methods=["GET"])
@@ -93,12 +92,12 @@ async def sweep_status(req: func.HttpRequest, client: df.DurableOrchestrationCli
     """The report of a run, 202 while it is under way, or why there is none."""
     run_id = str(req.route_params.get("run", ""))
     if not starting.RUN_ID.fullmatch(run_id):
-        return _json_response(404, {"error": "there is no such run"})
+        return json_response(404, {"error": "there is no such run"})
     try:
         settings = knobs.from_env(os.environ)
         store = open_run_store(settings.runs, run_id)
         current = await starting.current_run(client)
-        return _response(await asyncio.to_thread(starting.answer_about, run_id, current, store, settings.reports))
+        return await asyncio.to_thread(starting.answer_about, run_id, current, store, settings.reports)
     except ReaperError as error:
         return _failed(error)
 
@@ -154,17 +153,7 @@ def build_response(reply: Reply) -> func.HttpResponse:
 
 def _failed(error: ReaperError) -> func.HttpResponse:
     log_event(logging.ERROR, "failed", error=str(error))
-    return _json_response(500, {"error": str(error)})
-
-
-def _response(answer: Answer) -> func.HttpResponse:
-    return func.HttpResponse(
-        answer.text, status_code=answer.status, mimetype="application/json", headers=dict(answer.headers) or None
-    )
-
-
-def _json_response(status: int, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> func.HttpResponse:
-    return _response(Answer(status=status, text=json.dumps(body), headers=headers or {}))
+    return json_response(500, {"error": str(error)})
 
 
 @cache

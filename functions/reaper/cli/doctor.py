@@ -6,17 +6,17 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from enum import StrEnum
-from typing import Annotated
+from dataclasses import dataclass
+from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
 from reaper import registry
-from reaper.cli.options import PolicyOption, WideOption, current_time, parse_validity
+from reaper.cli.options import WideOption, current_time, parse_validity
 from reaper.cli.output import has_colour, leave, report_width, show_progress
-from reaper.cli.places import KindOption, ModeOption, PlaceOptions, chosen_settings, with_place_options
+from reaper.cli.places import SweepOptions, chosen_settings, with_place_options
 from reaper.doctor.check import Check, CheckStatus, summary_line
 from reaper.report.table import WIDE, print_lines, wrap
 
@@ -25,28 +25,24 @@ INDENT = len("unknown  ")
 MIN_WIDTH = 30
 
 
-class DoctorFormat(StrEnum):
-    """The formats of the result."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoctorOptions(SweepOptions):
+    """The deployment to examine: its sweep, how often that should run, and the report of one."""
 
-    TEXT = "text"
-    JSON = "json"
+    undo: Annotated[bool, typer.Option("--undo", help="Also check what restore and undo need")] = False
+    every: Annotated[str, typer.Option(help="How often a sweep should run", metavar="DURATION")] = "1d"
+    report: Annotated[
+        str | None, typer.Option(help="Saved JSON report to read instead of the last one in REAPER_REPORTS", metavar="FILE")
+    ] = None
 
 
 @with_place_options
 def examine_deployment(
-    places: PlaceOptions,
-    kind: KindOption = None,
-    policy: PolicyOption = None,
-    mode: ModeOption = None,
-    undo: Annotated[bool, typer.Option("--undo", help="Also check what restore and undo need")] = False,
-    every: Annotated[str, typer.Option(help="How often a sweep should run", metavar="DURATION")] = "1d",
-    report: Annotated[
-        str | None, typer.Option(help="Saved JSON report to read instead of the last one in REAPER_REPORTS", metavar="FILE")
-    ] = None,
+    places: DoctorOptions,
     timeout: Annotated[
         float, typer.Option(help="Seconds after which checks that hang are given up", metavar="SECONDS", min=1, max=600)
     ] = 45,
-    format: Annotated[DoctorFormat, typer.Option("--format", help="Format of the result")] = DoctorFormat.TEXT,
+    format: Annotated[Literal["text", "json"], typer.Option("--format", help="Format of the result")] = "text",
     wide: WideOption = False,
 ) -> None:
     """Check credentials, permissions, stores, channels and the policy, and print how to fix what is wrong. Changes nothing.
@@ -56,20 +52,20 @@ def examine_deployment(
     from reaper.doctor import check, examine
     from reaper.doctor.context import DoctorContext
 
-    chosen = chosen_settings(places, kind, mode, policy)
+    chosen = chosen_settings(places)
     context = DoctorContext(
         settings=chosen,
         environ=dict(os.environ),
         clock=current_time,
         kinds=[known for known in registry.kinds() if not chosen.kinds or known.name in chosen.kinds],
-        every=parse_validity("--every", every),
-        report_file=report,
-        includes_undo=undo,
+        every=parse_validity("--every", places.every),
+        report_file=places.report,
+        includes_undo=places.undo,
     )
     with show_progress() as progress:
         progress("checking")
         checks = examine.examine(context, timeout)
-    if format is DoctorFormat.JSON:
+    if format == "json":
         sys.stdout.write(json.dumps(check.checks_json(checks), indent=2, allow_nan=False) + "\n")
     else:
         console = Console(highlight=False)

@@ -8,13 +8,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
 from reaper import settings
-from reaper.case import Report
 from reaper.cli.options import PolicyOption, WideOption, current_time
 from reaper.cli.output import report_width, show_progress
 from reaper.cli.places import CloudName, PlaceOptions, RepeatedOption, with_place_options, with_places
@@ -29,11 +28,6 @@ from reaper.run import run
 from reaper.sessions import target_of
 from reaper.settings import Settings
 from reaper.text import count_noun
-
-if TYPE_CHECKING:
-    from reaper.policy.schema import Policy
-    from reaper.report.explain import ExplainContext
-
 
 VALUE_COLUMN = 12
 """Where the values of `reaper.report.explain.explain_line` begin."""
@@ -106,7 +100,6 @@ def _search_settings(base: Settings, resource_id: str, typed: SearchOptions) -> 
 
 
 def _explain_live(resource_id: str, base: Settings, policy: str | None, wide: bool) -> None:
-    """Explain the resource as it is now."""
     from reaper.report import explain
     from reaper.report.text import coverage_lines
 
@@ -114,7 +107,16 @@ def _explain_live(resource_id: str, base: Settings, policy: str | None, wide: bo
     audit = replace(base, mode=Mode.AUDIT, ledger=base.ledger or opening.default_address(os.environ))
     with show_progress() as progress:
         report = run(audit, source, current_time, progress)
-    text = explain.render(report, resource_id, _explain_context(report, resource_id, source.policy, base.ledger))
+    ledger, now = opening.open_ledger(base.ledger, os.environ, read_only=True), current_time()
+    ids = [finding.case.resource.id for finding in explain.matching_findings(report, resource_id)]
+    recalled = ledger.recall(ids, now)
+    context = explain.ExplainContext(
+        policy=source.policy,
+        now=now,
+        memories={one: recalled[one] for one in ids if one in recalled},
+        histories=partial(ledger.history, since=now - RETENTION, limit=explain.MAX_HISTORY),
+    )
+    text = explain.render(report, resource_id, context)
     if text is None and report.is_complete:
         names = [finding.case.resource.name for finding in report.findings]
         raise SettingsError(_not_found_text(resource_id, names, "`reaper sweep --format csv` lists the IDs"))
@@ -123,21 +125,7 @@ def _explain_live(resource_id: str, base: Settings, policy: str | None, wide: bo
     raise typer.Exit(exit_status(report, None))
 
 
-def _explain_context(report: Report, name: str, policy: Policy, ledger_address: str | None) -> ExplainContext:
-    """The policy, and what the ledger remembers of the resources. The ledger is opened read-only."""
-    from reaper.report import explain
-
-    ids = [finding.case.resource.id for finding in explain.matching_findings(report, name)]
-    ledger = opening.open_ledger(ledger_address, os.environ, read_only=True)
-    now = current_time()
-    recalled = ledger.recall(ids, now)
-    memories = {resource_id: recalled[resource_id] for resource_id in ids if resource_id in recalled}
-    histories = partial(ledger.history, since=now - RETENTION, limit=explain.MAX_HISTORY)
-    return explain.ExplainContext(policy=policy, now=now, memories=memories, histories=histories)
-
-
 def _not_found_text(name: str, names: Sequence[str], where: str) -> str:
-    """The error for a resource that isn't among `names`."""
     from reaper.report import explain
 
     suggestion = explain.suggestion_text(name, names)

@@ -94,7 +94,7 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     status, fault = _run_command()
-    if write_error := output.flush_error() or output.device_full_error(fault):
+    if write_error := output.output_error(fault):
         print_error(f"the output is incomplete: {write_error}")
         status = 2
     elif fault:

@@ -18,7 +18,6 @@ from reaper.stores import secret_store
 if TYPE_CHECKING:
     from reaper.policy.channel_settings import Channel
 
-
 app = typer.Typer(no_args_is_help=True, help="Test the notification channels.")
 
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 import typer
 
-from reaper import accounts as account_scope
 from reaper import duration
 from reaper.errors import SettingsError
-from reaper.settings import Settings
 
 ExternalIdOption = Annotated[
     str | None,
@@ -20,13 +17,7 @@ ExternalIdOption = Annotated[
 POLICY_HELP = "Policy file, s3:// or ssm: address, blob URL, or inline YAML. Default: REAPER_POLICY, else the built-in policy"
 PolicyOption = Annotated[str | None, typer.Option("--policy", help=POLICY_HELP, metavar="FILE|URI")]
 
-
 WideOption = Annotated[bool, typer.Option("--wide", help="Cut and wrap nothing, whatever the width of the terminal")]
-
-
-def with_external_id(base: Settings, external_id: str | None) -> Settings:
-    """`base` with the external ID that an option names. Raises SettingsError for an invalid one."""
-    return base if external_id is None else replace(base, external_id=account_scope.external_id("--external-id", external_id))
 
 
 def parse_validity(option: str, text: str) -> timedelta:

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
@@ -26,13 +27,12 @@ from rich.text import Text
 
 from reaper.case import Report
 from reaper.errors import SettingsError
-from reaper.report.table import WIDE, wrap
+from reaper.report.table import WIDE, print_lines, wrap
 from reaper.text import clean_line
 
 DEVICE_FULL = {errno.ENOSPC, errno.EFBIG, errno.EIO, errno.EDQUOT, errno.EPIPE}
 DEFAULT_WIDTH, MAX_WIDTH = 120, 200
 """Columns of a report outside a terminal, and the most on a wide terminal."""
-
 
 error_console = Console(stderr=True, highlight=False, markup=False, emoji=False)
 SPINNER_WIDTH = 3
@@ -89,10 +89,14 @@ def check_writable(output: str) -> None:
 
 def write_report(report: Report, format: Format, output: str, origin: str = "", *, wide: bool = False) -> None:
     """Write the report. `origin` is what `reaper explain` needs on its command line to explain the same report."""
-    if format is Format.TEXT and output == "-":
-        sys.stdout.write(_terminal_text(report, origin, wide))
+    if format is not Format.TEXT or output != "-":
+        write_output(output, lambda: _rendered(report, format, wide))
         return
-    write_output(output, lambda: _rendered(report, format, wide))
+    from reaper.report import text
+
+    console = Console(highlight=False)
+    width, explain = report_width(console, os.environ, wide=wide), f"{own_command(sys.argv, os.environ)} explain NAME{origin}"
+    sys.stdout.write(text.render(report, width=width, colour=has_colour(console), explain=explain))
 
 
 def write_output(output: str, chunks: Callable[[], Iterable[str]]) -> None:
@@ -108,13 +112,8 @@ def write_output(output: str, chunks: Callable[[], Iterable[str]]) -> None:
         raise SettingsError(f"--output {output!r}: can't be written, so it went to standard output: {error}") from error
 
 
-def device_full_error(error: Exception | None) -> OSError | None:
-    """The error, if a device took no more data. A file that can't be opened doesn't count."""
-    return error if isinstance(error, OSError) and error.errno in DEVICE_FULL and error.filename is None else None
-
-
-def flush_error() -> OSError | None:
-    """Flush standard output. Returns the error if that fails, and discards all later output."""
+def output_error(fault: Exception | None) -> OSError | None:
+    """Why the output is incomplete: a device took no more data. Flushes standard output and, if that fails, discards all later output."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -123,6 +122,8 @@ def flush_error() -> OSError | None:
         os.dup2(null, sys.stdout.fileno())
         os.close(null)
         return error
+    if isinstance(fault, OSError) and fault.errno in DEVICE_FULL and fault.filename is None:
+        return fault  # a file that can't be opened doesn't count
     return None
 
 
@@ -148,6 +149,12 @@ def report_width(console: Console, environ: Mapping[str, str], *, wide: bool = F
     return min(console.width, MAX_WIDTH) if is_known else otherwise
 
 
+def fitted(console: Console, lines: Callable[[int], Iterable[Text]], *, wide: bool = False) -> str:
+    """The lines of a width as that console shows them."""
+    width = report_width(console, os.environ, wide=wide)
+    return print_lines(lines(width), width, has_colour(console))
+
+
 def own_command(argv: Sequence[str], environ: Mapping[str, str]) -> str:
     """How to run this very command again: `reaper` if the shell finds it, else the path it was called by."""
     called = Path(argv[0])
@@ -156,18 +163,6 @@ def own_command(argv: Sequence[str], environ: Mapping[str, str]) -> str:
     on_path = shutil.which(called.name, path=environ.get("PATH"))
     is_on_path = on_path is not None and Path(on_path).absolute() == called.absolute()
     return called.name if is_on_path or called.name == argv[0] else shlex.quote(argv[0])
-
-
-def _terminal_text(report: Report, origin: str, wide: bool) -> str:
-    from reaper.report import text
-
-    console = Console(highlight=False)
-    return text.render(
-        report,
-        width=report_width(console, os.environ, wide=wide),
-        colour=has_colour(console),
-        explain=f"{own_command(sys.argv, os.environ)} explain NAME{origin}",
-    )
 
 
 def _rendered(report: Report, format: Format, wide: bool) -> Iterable[str]:
@@ -209,11 +204,5 @@ def print_result(text: str) -> None:
     print_message(text, console=Console(highlight=False, markup=False, emoji=False))
 
 
-def print_warning(text: str) -> None:
-    """Print a warning to standard error."""
-    print_message(text, "warning", "yellow")
-
-
-def print_error(text: str) -> None:
-    """Print an error to standard error."""
-    print_message(text, "error", "bold red")
+print_warning = partial(print_message, kind="warning", style="yellow")
+print_error = partial(print_message, kind="error", style="bold red")

@@ -23,7 +23,6 @@ from reaper.text import clean_line, count_noun
 LONGEST = timedelta(days=365)
 """The longest duration. A date may be later."""
 
-
 ELSEWHERE = "Reports, manifests, logs and mails aren't changed. As long as a tag or the policy names this address, the next notice stores it again."
 
 
@@ -52,19 +51,16 @@ def resume_actions() -> None:
     """
     now = current_time()
     ledger, address = _open_and_print_pause(now)
-    if still := _end_pause(ledger, now):
-        raise CloudError(Reason.REFUSED, "resume", f"{address}: {stop_switch.paused_because(still)}; run the command again")
-    print_result(f"The stop switch is off. The next sweeps carry out what is due.\nLedger: {address}")
-
-
-def _end_pause(ledger: Ledger, now: datetime) -> Pause | None:
     try:
-        return stop_switch.end_pause(ledger, current_user(), now)
+        still = stop_switch.end_pause(ledger, current_user(), now)
     except CloudError as error:
         if error.reason is not Reason.UNREADABLE:
             raise
         advice = f"delete the ledger's row {stop_switch.PAUSE_ROW!r} by hand, then run the command again"
         raise error.reworded(f"the stop switch can't be read ({error}); {advice}") from error
+    if still:
+        raise CloudError(Reason.REFUSED, "resume", f"{address}: {stop_switch.paused_because(still)}; run the command again")
+    print_result(f"The stop switch is off. The next sweeps carry out what is due.\nLedger: {address}")
 
 
 def _open_and_print_pause(now: datetime) -> tuple[Ledger, str]:

@@ -1,8 +1,8 @@
 """The options that say which accounts, regions and subscriptions a command looks at; the deployment's ledger, and sessions for commands that
 change something.
 
-A command takes them as one parameter, `places`. `with_place_options` turns it into one option for each field, since Typer reads the options
-of a command from its signature.
+A command takes them as one parameter, `places`, with more of its own in a subclass. `with_place_options` turns it into one option for each
+field, since Typer reads the options of a command from its signature.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from enum import StrEnum
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
@@ -22,7 +22,7 @@ import typer
 from reaper import accounts as account_scope
 from reaper import registry, settings
 from reaper.accounts import AccountScope
-from reaper.cli.options import ExternalIdOption
+from reaper.cli.options import ExternalIdOption, PolicyOption
 from reaper.errors import CloudError, Reason, SettingsError
 from reaper.ledger import opening
 from reaper.ledger.ledger import Ledger
@@ -32,7 +32,6 @@ from reaper.settings import Settings
 
 if TYPE_CHECKING:
     from reaper.sessions import CloudSession
-
 
 OTHER_ACCOUNT = (
     "it is in AWS account {account}, to which the current credentials don't belong; use that account's, or name a role in it with --role-name. "
@@ -53,15 +52,10 @@ KindOption = Annotated[
     RepeatedOption, typer.Option("--kind", help="Kinds of resources, repeated or comma-separated; globs allowed")
 ]
 
-
 MODE_HELP = (
     "Run mode: audit only reports, notify also sends notices, announce also puts the date of the action in them, enforce also acts. "
     "Default: REAPER_MODE, else audit"
 )
-ModeOption = Annotated[
-    str | None,
-    typer.Option("--mode", help=MODE_HELP, metavar="|".join(Mode), autocompletion=lambda: [mode.value for mode in Mode]),
-]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,12 +85,25 @@ class PlaceOptions:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepOptions(PlaceOptions):
+    """What one sweep is: its places, its kinds of resources, its policy and its mode."""
+
+    kind: KindOption = None
+    policy: PolicyOption = None
+    mode: Annotated[
+        str | None,
+        typer.Option("--mode", help=MODE_HELP, metavar="|".join(Mode), autocompletion=lambda: [mode.value for mode in Mode]),
+    ] = None
+
+
 def with_place_options(command: Callable[..., None]) -> Callable[..., None]:
     """The command with the fields of its parameter `places`, a PlaceOptions, as options."""
+    as_option = partial(inspect.Parameter, kind=inspect.Parameter.KEYWORD_ONLY)
     hints = get_type_hints(command, include_extras=True)
     form: type[PlaceOptions] = hints.pop("places")
     field_hints = get_type_hints(form, include_extras=True)
-    place_options = [_option(field.name, field_hints[field.name], field.default) for field in fields(form)]
+    place_options = [as_option(field.name, annotation=field_hints[field.name], default=field.default) for field in fields(form)]
 
     @functools.wraps(command)
     def run_command(**given: Any) -> None:
@@ -105,23 +112,19 @@ def with_place_options(command: Callable[..., None]) -> Callable[..., None]:
 
     options: list[inspect.Parameter] = []
     for name, parameter in inspect.signature(command).parameters.items():
-        options += place_options if name == "places" else [_option(name, hints[name], parameter.default)]
+        options += place_options if name == "places" else [as_option(name, annotation=hints[name], default=parameter.default)]
     run_command.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
     run_command.__annotations__ = {option.name: option.annotation for option in options}
     return run_command
 
 
-def _option(name: str, hint: Any, default: Any) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint)
-
-
-def chosen_settings(places: PlaceOptions, kind: RepeatedOption, mode: str | None, policy: str | None) -> Settings:
+def chosen_settings(sweep: SweepOptions) -> Settings:
     """The settings of the environment and of the options that every sweep has. Raises SettingsError."""
     base = settings.from_env(os.environ)
     return replace(
-        with_places(base, places, kind),
-        mode=base.mode if mode is None else settings.parse_mode(mode, "--mode"),
-        policy=base.policy if policy is None else policy,
+        with_places(base, sweep, sweep.kind),
+        mode=base.mode if sweep.mode is None else settings.parse_mode(sweep.mode, "--mode"),
+        policy=base.policy if sweep.policy is None else sweep.policy,
     )
 
 
@@ -133,7 +136,11 @@ def with_places(base: Settings, typed: PlaceOptions, kind: RepeatedOption = None
     """
     cloud = (typed.cloud or CloudName.ALL).value
     _require_valid_together(cloud, typed, kind)
-    scope = _account_scope(typed)
+    scope = None
+    if typed.account or typed.organization or typed.ou:
+        accounts = account_scope.account_ids("--account", _split_values(typed.account))
+        ous = account_scope.unit_ids("--ou", _split_values(typed.ou))
+        scope = AccountScope(accounts=accounts, organization=typed.organization, ous=ous)
     excluded = account_scope.account_ids("--exclude-account", _split_values(typed.exclude_account))
     chosen = replace(
         base,
@@ -148,7 +155,10 @@ def with_places(base: Settings, typed: PlaceOptions, kind: RepeatedOption = None
         group = settings.parsed(account_scope.management_group_id, "--management-group", typed.management_group)
         subscriptions = account_scope.subscription_ids("--subscription", _split_values(typed.subscription))
         chosen = replace(chosen, subscriptions=subscriptions, management_group=group)
-    chosen = replace(chosen, kinds=_chosen_kinds(cloud, kind))
+    patterns = _split_values(kind)
+    chosen = replace(chosen, kinds=settings.expand_kinds(patterns, registry.kind_names()))
+    if cloud != "all":
+        settings.require_kinds_of_cloud(cloud, patterns, [known.name for known in registry.kinds(cloud)])
     if excluded and not (chosen.organization or chosen.ous):
         raise SettingsError("--exclude-account leaves accounts of an organization out; add --organization or --ou, or drop it")
     return chosen
@@ -163,39 +173,16 @@ def _require_valid_together(cloud: str, typed: PlaceOptions, kind: RepeatedOptio
     alone = {"organization": typed.organization, "role-name": typed.role_name, "external-id": typed.external_id}
     _require_cloud(cloud, "aws", {**aws, **alone})
     _require_cloud(cloud, "azure", {**azure, "management-group": typed.management_group})
-    _require_apart("account", typed.account, {"organization": typed.organization, "ou": typed.ou})
-    _require_apart("subscription", typed.subscription, {"management-group": typed.management_group})
-
-
-def _account_scope(typed: PlaceOptions) -> AccountScope | None:
-    """The AWS accounts, None if no option names any."""
-    if not (typed.account or typed.organization or typed.ou):
-        return None
-    return AccountScope(
-        accounts=account_scope.account_ids("--account", _split_values(typed.account)),
-        organization=typed.organization,
-        ous=account_scope.unit_ids("--ou", _split_values(typed.ou)),
-    )
-
-
-def _chosen_kinds(cloud: str, kind: RepeatedOption) -> tuple[str, ...]:
-    patterns = _split_values(kind)
-    kinds = settings.expand_kinds(patterns, registry.kind_names())
-    if cloud != "all":
-        settings.require_kinds_of_cloud(cloud, patterns, [k.name for k in registry.kinds(cloud)])
-    return kinds
+    given = {name for name, value in {**aws, **azure, **alone, "management-group": typed.management_group}.items() if value}
+    for name, other in (("account", "organization"), ("account", "ou"), ("subscription", "management-group")):
+        if {name, other} <= given:
+            raise SettingsError(f"--{name} and --{other} don't go together; drop one of the two")
 
 
 def _require_cloud(cloud: str, its_cloud: str, options: Mapping[str, object]) -> None:
     for name, value in options.items():
         if value and cloud not in {its_cloud, "all"}:
             raise SettingsError(f"--{name} is for {its_cloud}, but --cloud {cloud} excludes it; drop one of the two")
-
-
-def _require_apart(name: str, value: object, others: Mapping[str, object]) -> None:
-    for other, other_value in others.items():
-        if value and other_value:
-            raise SettingsError(f"--{name} and --{other} don't go together; drop one of the two")
 
 
 def _split_values(values: Sequence[str] | None) -> tuple[str, ...]:
@@ -240,26 +227,22 @@ def session_opener(settings: Settings, role_name: str | None) -> Callable[[Targe
     It raises CloudError if the credentials in use belong to another account and no role was named: the role of a sweep may not create anything.
     """
     chosen = replace(settings, mode=Mode.ENFORCE, role_name=role_name or settings.role_name)
-    return cache(lambda target: _open_session(chosen, target, may_assume=role_name is not None))
 
+    @cache
+    def open_session(target: Target) -> CloudSession:
+        only = replace(chosen, cloud="azure", subscriptions=(target.account,), management_group=None)
+        if target.cloud == "aws":
+            scope = asdict(AccountScope(accounts=(target.account,)))
+            only = replace(chosen, cloud="aws", regions=(target.region or "",), exclude_accounts=(), **scope)
+        try:
+            [account] = list_accounts(only, target.cloud)
+            if not account.is_own and role_name is None:
+                raise CloudError(Reason.REFUSED, "restore", OTHER_ACCOUNT.format(account=target.account))
+            return session_of(target, *open_account(chosen, account, may_act=True))
+        except SettingsError as error:
+            raise CloudError(Reason.REFUSED, "restore", str(error)) from error
 
-def _open_session(settings: Settings, target: Target, *, may_assume: bool) -> CloudSession:
-    try:
-        [account] = list_accounts(_settings_of(settings, target), target.cloud)
-        if not (account.is_own or may_assume):
-            because = OTHER_ACCOUNT.format(account=target.account)
-            raise CloudError(Reason.REFUSED, "restore", because)
-        return session_of(target, *open_account(settings, account, may_act=True))
-    except SettingsError as error:
-        raise CloudError(Reason.REFUSED, "restore", str(error)) from error
-
-
-def _settings_of(settings: Settings, target: Target) -> Settings:
-    """Settings that name that very target."""
-    if target.cloud == "azure":
-        return replace(settings, cloud="azure", subscriptions=(target.account,), management_group=None)
-    scope = AccountScope(accounts=(target.account,))
-    return replace(settings, cloud="aws", regions=(target.region or "",), exclude_accounts=(), **asdict(scope))
+    return open_session
 
 
 def current_user() -> str:

@@ -6,6 +6,7 @@ import os
 import shlex
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +16,7 @@ from rich.console import Console
 from reaper import settings
 from reaper.case import Report
 from reaper.cli.options import PolicyOption, WideOption, current_time, parse_validity
-from reaper.cli.output import check_writable, error_console, has_colour, print_message, report_width, show_progress, write_output
+from reaper.cli.output import check_writable, error_console, fitted, print_message, show_progress, write_output
 from reaper.cli.places import KindOption, PlaceOptions, ledger_address, with_place_options, with_places
 from reaper.errors import SettingsError, interrupted_as
 from reaper.model import Mode, StepName
@@ -23,10 +24,8 @@ from reaper.pending import plan_file
 from reaper.pending.plan_file import PlanFile
 from reaper.policy.file import load_policy
 from reaper.report.summary import exit_status
-from reaper.report.table import print_lines
 from reaper.run import run
-from reaper.settings import Settings
-from reaper.text import DOLLARS, Currency, count_noun
+from reaper.text import count_noun
 
 
 @with_place_options
@@ -42,7 +41,7 @@ def write_plan(
     wide: WideOption = False,
 ) -> None:
     """Show the actions due now and those to come, and write them to a plan file. Changes nothing and sends no notices."""
-    from reaper.report.plan import coming_lines
+    from reaper.report.plan import coming_lines, plan_lines
 
     base = settings.from_env(os.environ)
     chosen = replace(with_places(base, places, kind), mode=Mode.AUDIT, ledger=ledger_address(base))
@@ -54,10 +53,9 @@ def write_plan(
     text = plan_file.plan_json(report, plan_file.scope_of(chosen), current_time(), valid_for)
     plan = plan_file.parse_plan(text, "the plan", current_time())
     if output != "-":
-        console = Console(highlight=False)
-        width = report_width(console, os.environ, wide=wide)
-        sys.stdout.write(_plan_table(plan, console, wide, report.run.currency))
-        sys.stdout.write(print_lines(coming_lines(report.findings, width, report.run.currency), width, has_colour(console)))
+        console, currency = Console(highlight=False), report.run.currency
+        for lines in (partial(plan_lines, plan, currency=currency), partial(coming_lines, report.findings, currency=currency)):
+            sys.stdout.write(fitted(console, lines, wide=wide))
     if output is not None:
         write_output(output, lambda: [text])
     print_message(
@@ -81,19 +79,22 @@ def apply_plan(
 
     Sweeps what the plan covers. Other accounts, their role and its external ID are never taken from the plan alone: name them as for `reaper plan`, or by the deployment's settings. Uses the deployment's ledger and manifests: set REAPER_LEDGER and REAPER_MANIFESTS to the deployment's values.
     """
+    from reaper.report.plan import plan_lines
+
     env = settings.from_env(os.environ)
     base = replace(with_places(env, places), kinds=env.kinds)
-    plan = plan_file.parse_plan(_read_plan(file), str(file), current_time())
-    console = Console(highlight=False)
+    plan = _read_plan(file)
     if not plan.actions_by_id:
         on_hold = f"; {len(plan.held)} were on hold when it was written" if plan.held else ""
         sys.stdout.write(f"{file} contains no actions{on_hold}. Nothing was done.\n")
         if plan.held:
-            sys.stdout.write(f"{_plan_table(plan, console, wide)}Then run `reaper plan` again.\n")
+            held = fitted(Console(highlight=False), partial(plan_lines, plan), wide=wide)
+            sys.stdout.write(f"{held}Then run `reaper plan` again.\n")
         return
     source = load_policy(base.policy if policy is None else policy)
-    chosen = _settings_of(base, plan)
-    sys.stderr.write(_plan_table(plan, error_console, wide, source.policy.prices.shown_in))
+    chosen = replace(plan_file.with_scope(base, plan), mode=Mode.ENFORCE, ledger=ledger_address(base))
+    chosen = settings.require_kept_memory(chosen)
+    sys.stderr.write(fitted(error_console, partial(plan_lines, plan, currency=source.policy.prices.shown_in), wide=wide))
     with interrupted_as("Nothing was done."):
         is_agreed = yes or _is_agreed(plan)
     if not is_agreed:
@@ -102,17 +103,25 @@ def apply_plan(
     with show_progress() as progress:
         report = run(chosen, source, current_time, progress, agreed=plan)
     with interrupted_as(f"Run {report.run.id} was complete; only its results may be cut off."):
-        is_done = _print_results(plan, report, console, wide)
+        is_done = _print_results(plan, report, wide)
     raise typer.Exit(exit_status(report, None) or int(not is_done))
 
 
-def _print_results(plan: PlanFile, report: Report, console: Console, wide: bool) -> bool:
+def _read_plan(file: Path) -> PlanFile:
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{str(file)!r}: can't be read: {error}") from error
+    return plan_file.parse_plan(text, str(file), current_time())
+
+
+def _print_results(plan: PlanFile, report: Report, wide: bool) -> bool:
     """Print the result of each action. Returns whether all were carried out."""
     from reaper.report.plan import result_lines
 
     results = plan_file.action_results(plan, report)
-    width = report_width(console, os.environ, wide=wide)
-    sys.stdout.write(print_lines(result_lines(plan, results, width, report.run.currency), width, has_colour(console)) + "\n")
+    lines = partial(result_lines, plan, results, currency=report.run.currency)
+    sys.stdout.write(fitted(Console(highlight=False), lines, wide=wide) + "\n")
     not_performed = [plan_file.result_sentence(result) for result in results if not result.is_done]
     sys.stdout.write("".join(f"{line}\n" for line in not_performed))
     sys.stdout.write(
@@ -120,13 +129,6 @@ def _print_results(plan: PlanFile, report: Report, console: Console, wide: bool)
     )
     _print_if_incomplete(report)
     return not not_performed
-
-
-def _plan_table(plan: PlanFile, console: Console, wide: bool, currency: Currency = DOLLARS) -> str:
-    from reaper.report.plan import plan_lines
-
-    width = report_width(console, os.environ, wide=wide)
-    return print_lines(plan_lines(plan, width, currency), width, has_colour(console))
 
 
 def _is_agreed(plan: PlanFile) -> bool:
@@ -158,21 +160,8 @@ def _next_command(output: str | None, places: PlaceOptions, policy: str | None) 
     return f"Wrote {output}. To carry it out, run:\n  {command}"
 
 
-def _settings_of(base: Settings, plan: PlanFile) -> Settings:
-    """The settings of the run that carries out the plan. Raises SettingsError if the plan reaches further than `base`."""
-    return settings.require_kept_memory(replace(plan_file.with_scope(base, plan), mode=Mode.ENFORCE, ledger=ledger_address(base)))
-
-
 def _print_if_incomplete(report: Report) -> None:
     from reaper.report.text import coverage_lines
 
     if not report.is_complete:
-        width = report_width(error_console, os.environ)
-        sys.stderr.write(print_lines(coverage_lines(report, width), width, has_colour(error_console)))
-
-
-def _read_plan(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{str(file)!r}: can't be read: {error}") from error
+        sys.stderr.write(fitted(error_console, partial(coverage_lines, report)))

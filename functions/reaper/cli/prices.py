@@ -7,8 +7,7 @@ import os
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -23,19 +22,12 @@ if TYPE_CHECKING:
     from reaper.policy.schema import Policy
 
 
-class PricesFormat(StrEnum):
-    """The formats of this command."""
-
-    TEXT = "text"
-    JSON = "json"
-
-
 def show_prices(
     kind: Annotated[str | None, typer.Argument(help="Kind, as in reaper kinds")] = None,
     region: Annotated[str | None, typer.Argument(help="Region of the cloud")] = None,
     size: Annotated[str | None, typer.Argument(help="Instance type, such as ml.g5.xlarge or Standard_NC6s_v3")] = None,
     policy: PolicyOption = None,
-    format: Annotated[PricesFormat, typer.Option(help="Output format")] = PricesFormat.TEXT,
+    format: Annotated[Literal["text", "json"], typer.Option(help="Output format")] = "text",
 ) -> None:
     """Show what is known of a price: its source, its date, and your own price rules. Without arguments, all price lists."""
     chosen = load_policy(settings.from_env(os.environ).policy if policy is None else policy).policy
@@ -49,7 +41,7 @@ def show_prices(
         rows = _known_prices(kind, region, size, chosen)
         facts = {"schema": 1, "kind": kind, "region": region, "size": size, "prices": rows}
         lines = iter([_price_line(row, chosen.prices.shown_in) for row in rows] or ["price unknown"])
-    sys.stdout.write(json.dumps(facts, indent=2) + "\n" if format is PricesFormat.JSON else "\n".join(lines) + "\n")
+    sys.stdout.write(json.dumps(facts, indent=2) + "\n" if format == "json" else "\n".join(lines) + "\n")
 
 
 def _known_prices(name: str, region: str, size: str, policy: Policy) -> list[dict[str, Any]]:

@@ -51,23 +51,24 @@ def sample_context(address: str, now: datetime, contact: str | None = None) -> N
 
 def sample_findings(address: str, now: datetime) -> list[Finding]:
     """Two endpoints and a compute instance, all owned by `address`."""
-    churn = Resource(
-        kind="sagemaker-endpoint", id=f"{ENDPOINTS}/churn-scoring", name="churn-scoring", target=VIRGINIA, region="us-east-1",
-        created=now - 90 * DAY, size="ml.g5.4xlarge x2", details=EndpointDetails(scale_in=ScaleInPlan(instances_by_variant={"AllTraffic": 1})),
+    scale_in = ScaleInPlan(instances_by_variant={"AllTraffic": 1})
+    endpoint = partial(Resource, kind="sagemaker-endpoint", target=VIRGINIA, region="us-east-1")
+    churn = endpoint(
+        id=f"{ENDPOINTS}/churn-scoring", name="churn-scoring", created=now - 90 * DAY, size="ml.g5.4xlarge x2",
+        details=EndpointDetails(scale_in=scale_in),
     )  # fmt: skip
-    ranker = Resource(
-        kind="sagemaker-endpoint", id=f"{ENDPOINTS}/ranker-experiment-7", name="ranker-experiment-7", target=VIRGINIA,
-        region="us-east-1", created=now - 30 * DAY, size="ml.g4dn.xlarge",
-    )  # fmt: skip
+    name = "ranker-experiment-7"
+    ranker = endpoint(id=f"{ENDPOINTS}/{name}", name=name, created=now - 30 * DAY, size="ml.g4dn.xlarge")
     instance = Resource(
         kind="azureml-compute-instance", id=f"{WORKSPACE}/computes/dana-gpu", name="dana-gpu", target=AZURE, region="westeurope",
         created=now - 45 * DAY, size="Standard_NC6s_v3",
     )  # fmt: skip
+    likely = f"running for {format_duration(4 * DAY)}, no job since"
     at_minimum = Blocked(because="it already runs no more than one instance per variant", already_done=True)
     return [
-        _finding(_case(churn, 4.06, _proven(9 * DAY + 4 * HOUR, now)), address),
-        _finding(_case(ranker, 0.736, _proven(3 * DAY + HOUR, now), blocked=at_minimum), address),
-        _finding(_case(instance, 3.06, _likely(4 * DAY, now)), address),
+        _finding(churn, 4.06, _proven(9 * DAY + 4 * HOUR, now), address),
+        _finding(ranker, 0.736, _proven(3 * DAY + HOUR, now), address, at_minimum),
+        _finding(instance, 3.06, replace(_proven(4 * DAY, now), because=likely, confidence=Confidence.LIKELY), address),
     ]
 
 
@@ -76,33 +77,24 @@ def _proven(idle_for: timedelta, now: datetime) -> Verdict:
     return Verdict(state=State.IDLE, because=because, idle_for=idle_for, confidence=Confidence.PROVEN, last_busy=now - idle_for)
 
 
-def _likely(idle_for: timedelta, now: datetime) -> Verdict:
-    because = f"running for {format_duration(idle_for)}, no job since"
-    return replace(_proven(idle_for, now), because=because, confidence=Confidence.LIKELY)
-
-
-def _case(resource: Resource, usd_per_hour: float, verdict: Verdict, blocked: Blocked | None = None) -> Case:
-    """The case of a resource of which a stop would save half."""
-    return Case(
-        resource=resource,
-        rule=Rule(name="rule 'sample'", action=Ceiling.STOP, idle_after=DAY, grace=3 * DAY, remind_every=7 * DAY),
-        verdict=verdict,
-        usd_per_hour=usd_per_hour,
-        blocked={StepName.STOP: blocked, StepName.DELETE: None},
-        saves_usd_per_hour={StepName.STOP: usd_per_hour / 2},
-    )
-
-
-def _finding(case: Case, address: str) -> Finding:
-    usd_per_hour, idle_for = case.usd_per_hour or 0, case.verdict.idle_for or timedelta(0)
+def _finding(resource: Resource, usd_per_hour: float, verdict: Verdict, address: str, blocked: Blocked | None = None) -> Finding:
+    """A finding of a resource of which a stop would save half."""
+    idle_for = verdict.idle_for or timedelta(0)
     return Finding(
-        case=case,
+        case=Case(
+            resource=resource,
+            rule=Rule(name="rule 'sample'", action=Ceiling.STOP, idle_after=DAY, grace=3 * DAY, remind_every=7 * DAY),
+            verdict=verdict,
+            usd_per_hour=usd_per_hour,
+            blocked={StepName.STOP: blocked, StepName.DELETE: None},
+            saves_usd_per_hour={StepName.STOP: usd_per_hour / 2},
+        ),
         step=Step(name=StepName.WARN, because="idle for more than 1 day under rule 'sample'"),
         outcome=Outcome(result=Result.PLANNED),
         owner=Owner(address=address, source="tag reaper:owner"),
         price=Price(usd_per_hour=usd_per_hour, source="sample", as_of="2026-11-20"),
         wasted_usd=round(usd_per_hour * (idle_for / HOUR), 2),
-        evidence=(_traffic(idle_for),) if case.verdict.confidence is Confidence.PROVEN else (),
+        evidence=(_traffic(idle_for),) if verdict.confidence is Confidence.PROVEN else (),
     )
 
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 import os
 import sys
 from datetime import UTC, datetime
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -36,21 +34,13 @@ COLUMNS = (
 METHOD = "docs/savings.md says how savings are counted and what is left out."
 
 
-class SavingsFormat(StrEnum):
-    """The formats of savings."""
-
-    TEXT = "text"
-    JSON = "json"
-    CSV = "csv"
-
-
 def show_savings(
     since: Annotated[str, typer.Option(help="Duration such as 30d, or ISO date or time", metavar="30d|DATE")] = "30d",
     by: Annotated[
         str, typer.Option(help="Grouping; tag keys are those of report.tags", metavar="owner|account|kind|tag:KEY")
     ] = "kind",
     policy: PolicyOption = None,
-    format: Annotated[SavingsFormat, typer.Option(help="Output format")] = SavingsFormat.TEXT,
+    format: Annotated[Literal["text", "json", "csv"], typer.Option(help="Output format")] = "text",
 ) -> None:
     """Show what the reaper has saved, from its ledger. Text is in the policy's currency, JSON and CSV in US dollars."""
     from reaper.savings import book, totals
@@ -65,10 +55,10 @@ def show_savings(
     month = totals.month_begin(now)
     rows = book.read_saved(ledger, min(begin, month), now)
     saved = totals.summarize(rows, begin, now, by)
-    if format is SavingsFormat.JSON:
+    if format == "json":
         sys.stdout.write(json.dumps(savings_json(saved), indent=1, allow_nan=False) + "\n")
-    elif format is SavingsFormat.CSV:
-        sys.stdout.write(_csv(saved))
+    elif format == "csv":
+        _print_csv(saved)
     else:
         _print_text(saved, totals.summarize(rows, month, now), by, ledger_label(base), currency)
     if by.startswith(totals.TAG_PREFIX) and saved.groups and {group.key for group in saved.groups} == {totals.NO_KEY}:
@@ -112,16 +102,14 @@ def _action_json(line: SavedLine) -> dict[str, Any]:
     }
 
 
-def _csv(saved: Saved) -> str:
+def _print_csv(saved: Saved) -> None:
     """A header and one row per action, with the tags as JSON."""
     from reaper.report.csv import safe_cell
 
-    out = io.StringIO()
-    writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
+    writer = csv.DictWriter(sys.stdout, COLUMNS, lineterminator="\n")
     writer.writeheader()
     for row in map(_action_json, saved.lines):
         writer.writerow({name: safe_cell(json.dumps(value) if name == "tags" else value) for name, value in row.items()})
-    return out.getvalue()
 
 
 def _print_text(saved: Saved, month: Saved, by: str, ledger: str, currency: Currency) -> None:

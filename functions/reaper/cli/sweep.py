@@ -3,44 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from reaper import settings
 from reaper.case import Report
-from reaper.cli.options import PolicyOption, WideOption, current_time
+from reaper.cli.options import WideOption, current_time
 from reaper.cli.output import Format, check_writable, choose_format, print_message, show_progress, write_report
-from reaper.cli.places import KindOption, ModeOption, PlaceOptions, chosen_settings, with_place_options
+from reaper.cli.places import SweepOptions, chosen_settings, with_place_options
 from reaper.errors import interrupted_as
 from reaper.policy.file import load_policy
 from reaper.report.summary import exit_status, incomplete_line, unpriced_clause
 from reaper.run import run
 
-FormatOption = Annotated[
-    Format | None, typer.Option("--format", help="Report format. Default: the suffix of --output, else text")
-]
-OutputOption = Annotated[
-    list[str] | None, typer.Option(help="Report file, or - for standard output; repeated for several formats", metavar="FILE|-")
-]
-
-
-class FailOn(StrEnum):
-    """What makes a complete sweep exit with status 1."""
-
-    IDLE = "idle"
-
 
 @with_place_options
 def sweep_once(
-    places: PlaceOptions,
-    kind: KindOption = None,
-    policy: PolicyOption = None,
-    mode: ModeOption = None,
-    format: FormatOption = None,
-    output: OutputOption = None,
-    fail_on: Annotated[FailOn | None, typer.Option(help="Exit with status 1 if any resource is idle")] = None,
+    places: SweepOptions,
+    format: Annotated[
+        Format | None, typer.Option("--format", help="Report format. Default: the suffix of --output, else text")
+    ] = None,
+    output: Annotated[
+        list[str] | None,
+        typer.Option(help="Report file, or - for standard output; repeated for several formats", metavar="FILE|-"),
+    ] = None,
+    fail_on: Annotated[Literal["idle"] | None, typer.Option(help="Exit with status 1 if any resource is idle")] = None,
     fail_on_cost: Annotated[
         float | None,
         typer.Option(
@@ -53,7 +41,7 @@ def sweep_once(
 
     Exit status: 0 complete, 1 complete and --fail-on or --fail-on-cost matched, 2 usage, policy or settings error, 3 incomplete coverage or a failed action.
     """
-    chosen = chosen_settings(places, kind, mode, policy)
+    chosen = chosen_settings(places)
     outputs = {name: choose_format(format, name) for name in output or ["-"]}
     for name in outputs:
         check_writable(name)
@@ -64,7 +52,7 @@ def sweep_once(
         _write_reports(report, outputs, wide)
         if fail_on_cost is not None and (clause := unpriced_clause(report)):
             print_message(f"--fail-on-cost: not counted, because their price is unknown: {clause.partition(' ')[0]}")
-    raise typer.Exit(exit_status(report, fail_on.value if fail_on else None, fail_on_cost))
+    raise typer.Exit(exit_status(report, fail_on, fail_on_cost))
 
 
 def _write_reports(report: Report, outputs: Mapping[str, Format], wide: bool) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from reaper import accounts, settings
-from reaper.cli.options import ExternalIdOption, current_time, parse_validity, with_external_id
+from reaper.cli.options import ExternalIdOption, current_time, parse_validity
 from reaper.cli.output import print_message, print_result
 from reaper.cli.places import current_user, ledger_label, open_ledger_to_write, session_opener
 from reaper.errors import Interrupted, SettingsError
@@ -63,8 +64,7 @@ def restore_resource(
     except KeyboardInterrupt as interrupt:
         again = f"reaper restore {quote(found)}{_role_options(role_name, external_id)}"
         raise Interrupted(f"The undo may have begun. To finish it, run:\n  {again}") from interrupt
-    _print_result(result)
-    raise typer.Exit(0 if _is_restored(result) else 3)
+    raise typer.Exit(0 if _print_result(result) else 3)
 
 
 def undo_run(
@@ -92,8 +92,7 @@ def undo_run(
             if result.left_because:
                 print_result(f"{result.id}: unchanged ({result.left_because})")
             else:
-                _print_result(result)
-                is_complete &= _is_restored(result)
+                is_complete &= _print_result(result)
     except KeyboardInterrupt as interrupt:
         done = f"What was done until then is above ({count_noun(count, 'resource')}). The next one may have been begun."
         again = f"reaper undo --run {found}{' --deletes' if deletes else ''}{_role_options(role_name, external_id)}"
@@ -151,21 +150,21 @@ def _released_accounts(typed: list[str] | None, every: bool, base: Settings) -> 
         raise SettingsError("--account '' is empty; use --all to release everything")
     if not typed and not every:
         ids = (*base.accounts, *base.subscriptions)
-    return tuple(dict.fromkeys(_account_key(name) for name in ids))
-
-
-def _account_key(name: str) -> str:
-    if accounts.ACCOUNT_ID.fullmatch(name):
-        return account_key(Target(cloud="aws", account=name))
-    if SUBSCRIPTION_ID.fullmatch(name):
-        return account_key(Target(cloud="azure", account=name))
-    raise SettingsError(f"--account {name!r}: expected 12 digits, or the ID of an Azure subscription")
+    keys = []
+    for name in ids:
+        cloud = "aws" if accounts.ACCOUNT_ID.fullmatch(name) else "azure"
+        if cloud == "azure" and not SUBSCRIPTION_ID.fullmatch(name):
+            raise SettingsError(f"--account {name!r}: expected 12 digits, or the ID of an Azure subscription")
+        keys.append(account_key(Target(cloud=cloud, account=name)))
+    return tuple(dict.fromkeys(keys))
 
 
 def _restore_context(role_name: str | None, external_id: str | None) -> RestoreContext:
     from reaper.acting import manifest, restore
 
-    base = with_external_id(settings.from_env(os.environ), external_id)
+    base = settings.from_env(os.environ)
+    if external_id is not None:
+        base = replace(base, external_id=accounts.external_id("--external-id", external_id))
     role = None if role_name is None else accounts.role_name("--role-name", role_name)
     print_message(f"ledger: {ledger_label(base)}")
     return restore.RestoreContext(
@@ -192,17 +191,15 @@ def _print_named_parts(restored: Manifest) -> None:
         print_message(f"{restored.id} names the {part}")
 
 
-def _print_result(result: RestoreResult) -> None:
-    if result.undone is None:
+def _print_result(result: RestoreResult) -> bool:
+    """Returns whether everything came back."""
+    undone = result.undone
+    if undone is None:
         print_result(f"{result.id}: FAILED {result.error}")
-        return
-    print_result(f"{result.id}: {result.undone.because}")
-    for line in result.undone.not_restored:
+        return False
+    print_result(f"{result.id}: {undone.because}")
+    for line in undone.not_restored:
         print_result(f"- {line}")
-    if result.undone.run_again:
+    if undone.run_again:
         print_result(f"Not finished. In a few minutes, run:\n  reaper restore {result.id}")
-
-
-def _is_restored(result: RestoreResult) -> bool:
-    """Whether everything came back."""
-    return result.undone is not None and not result.undone.not_restored and not result.undone.run_again
+    return not undone.not_restored and not undone.run_again

@@ -10,11 +10,22 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from email.utils import parsedate_to_datetime
 
 from reaper import registry
 from reaper.case import Coverage
 from reaper.coverage import UNKNOWN_ACCOUNT
-from reaper.doctor.check import Check, missing_permission, ok, rights_checks, sign_in_advice, to_fix, unknown, unreachable_advice
+from reaper.doctor.check import (
+    Check,
+    Right,
+    missing_permission,
+    ok,
+    rights_checks,
+    sign_in_advice,
+    to_fix,
+    unknown,
+    unreachable_advice,
+)
 from reaper.doctor.context import DoctorContext, Opened, advice_for, doctor_of
 from reaper.duration import format_duration
 from reaper.errors import NO_SIGN_IN, CloudError, Reason, SettingsError
@@ -71,7 +82,11 @@ def examine_credentials(context: DoctorContext, cloud: str, opened: Opened) -> I
     swept = count_noun(len(accounts), "account" if regions else "subscription")
     yield ok(f"targets.{cloud}", f"{swept} to sweep ({first_few(accounts)}){places}")
     if cloud == "aws" and settings.exclude_accounts:
-        yield from _exclusion_checks(settings)
+        # With a typo in its ID, the account that was meant is swept.
+        known = {account.id for account in list_accounts(replace(settings, exclude_accounts=()), "aws")}
+        if strangers := [account for account in settings.exclude_accounts if account not in known]:
+            because = f"{first_few(strangers)} in REAPER_EXCLUDE_ACCOUNTS wouldn't be swept anyway, so it may be a typo"
+            yield to_fix("targets.aws", because, "Correct the account ID, or remove it if the account has left.")
 
 
 def _open(settings: Settings, cloud: str) -> tuple[list[CloudSession], list[Check]]:
@@ -104,14 +119,6 @@ def _failed_checks(cloud: str, rows: Iterable[Coverage], settings: Settings) -> 
             yield to_fix(f"targets.{cloud}", because, advice, missing)
 
 
-def _exclusion_checks(settings: Settings) -> Iterator[Check]:
-    """A line about excluded accounts that wouldn't be swept anyway: with a typo in its ID, the account that was meant is swept."""
-    known = {account.id for account in list_accounts(replace(settings, exclude_accounts=()), "aws")}
-    if strangers := [account for account in settings.exclude_accounts if account not in known]:
-        because = f"{first_few(strangers)} in REAPER_EXCLUDE_ACCOUNTS wouldn't be swept anyway, so it may be a typo"
-        yield to_fix("targets.aws", because, "Correct the account ID, or remove it if the account has left.")
-
-
 def _advice(cloud: str, missing: str | None, text: str, role: str | None) -> str:
     """The command that grants what was refused, else how to get access. `role`: what a sweep assumes there, if not a target role."""
     if missing == ASSUME_ROLE and not role:
@@ -123,7 +130,7 @@ def _advice(cloud: str, missing: str | None, text: str, role: str | None) -> str
 def examine_reading(context: DoctorContext, cloud: str, opened: Opened) -> Iterator[Check]:
     """Ask for a little of everything that a sweep reads. Metrics are `examine_metrics`."""
     doctor, sessions = doctor_of(cloud), opened.sessions[cloud]
-    needed = sorted(_reading_permissions(context, cloud) - set(doctor.METRIC_PERMISSIONS))
+    needed = sorted(context.reading_permissions(cloud) - set(doctor.METRIC_PERMISSIONS))
     rights = [right for session in _one_per_account(sessions) for right in doctor.reading_rights(session.for_kind(), needed)]
     yield from rights_checks(f"reading.{cloud}", rights, "reading")
     unasked = len({session.target.account for session in sessions}) - MAX_ACCOUNTS
@@ -135,7 +142,7 @@ def examine_reading(context: DoctorContext, cloud: str, opened: Opened) -> Itera
 def examine_metrics(context: DoctorContext, cloud: str, opened: Opened) -> Iterator[Check]:
     """Ask for metrics as a sweep does: in every region of the first account, and in one region of the others."""
     doctor, sessions = doctor_of(cloud), opened.sessions[cloud]
-    if set(doctor.METRIC_PERMISSIONS) & _reading_permissions(context, cloud):
+    if set(doctor.METRIC_PERMISSIONS) & context.reading_permissions(cloud):
         first = [session for session in sessions if session.target.account == sessions[0].target.account]
         asked = [*first, *_one_per_account(sessions)[1:]]
         rights = [right for session in asked for right in doctor.metric_rights(session.for_kind(), context.clock())]
@@ -144,32 +151,30 @@ def examine_metrics(context: DoctorContext, cloud: str, opened: Opened) -> Itera
 
 def examine_acting(context: DoctorContext, cloud: str, opened: Opened) -> Iterator[Check]:
     """Ask whether the actions of mode enforce would be allowed, those that the policy can lead to. Nothing is tried."""
-    possible = _possible_actions(opened)
+    possible, name = _possible_actions(opened), f"acting.{cloud}"
     if not context.settings.mode.acts:
-        yield ok(f"acting.{cloud}", f"mode {context.settings.mode} needs no permission to act")
+        yield ok(name, f"mode {context.settings.mode} needs no permission to act")
     elif not possible:
-        yield ok(f"acting.{cloud}", "the policy allows no stop and no delete, so a sweep needs no permission to act")
+        yield ok(name, "the policy allows no stop and no delete, so a sweep needs no permission to act")
     else:
         specs = [spec for kind in context.kinds_of(cloud) for action, spec in kind.actions.items() if action in possible]
-        yield from _permitted(context, f"acting.{cloud}", {name for spec in specs for name in spec.permissions}, opened)
+        rights = _acting_rights(context, opened.sessions[cloud], {name for spec in specs for name in spec.permissions})
+        yield from rights_checks(name, rights, "acting")
 
 
 def examine_undoing(context: DoctorContext, cloud: str, opened: Opened) -> Iterator[Check]:
     """Ask whether this identity could restore what was stopped or deleted. Nothing is tried."""
     kinds = [kind for kind in context.kinds_of(cloud) if kind.actions]
     needed = {permission for kind in kinds for permission in registry.action_functions(kind.name).undo_permissions}
-    yield from _permitted(context, f"undoing.{cloud}", needed, opened)
+    yield from rights_checks(f"undoing.{cloud}", _acting_rights(context, opened.sessions[cloud], needed), "undoing")
 
 
-def _permitted(context: DoctorContext, name: str, needed: set[str], opened: Opened) -> Iterator[Check]:
-    what, _, cloud = name.partition(".")
-    doctor, permissions = doctor_of(cloud), sorted(needed - _reading_permissions(context, cloud))
-    rights = [
-        right
-        for session in _one_per_account(opened.sessions[cloud])
-        for right in doctor.acting_rights(session.for_kind(), permissions, context.settings.role)
-    ]
-    yield from rights_checks(name, rights, what)
+def _acting_rights(context: DoctorContext, sessions: Sequence[CloudSession], needed: set[str]) -> list[Right]:
+    """What is needed besides reading."""
+    cloud, role = sessions[0].target.cloud, context.settings.role
+    permissions = sorted(needed - context.reading_permissions(cloud))
+    asked = (doctor_of(cloud).acting_rights(session.for_kind(), permissions, role) for session in _one_per_account(sessions))
+    return [right for rights in asked for right in rights]
 
 
 def _possible_actions(opened: Opened) -> Collection[StepName]:
@@ -181,10 +186,6 @@ def _possible_actions(opened: Opened) -> Collection[StepName]:
     if Ceiling.DELETE in ceilings or policy.defaults.then or any(rule.then for rule in policy.rules):
         return ACTIONS
     return {StepName.STOP, StepName.START} if Ceiling.STOP in ceilings else ()
-
-
-def _reading_permissions(context: DoctorContext, cloud: str) -> set[str]:
-    return {permission for kind in context.kinds_of(cloud) for permission in kind.permissions}
 
 
 def _one_per_account(sessions: Sequence[CloudSession]) -> list[CloudSession]:
@@ -206,15 +207,15 @@ def examine_clock(context: DoctorContext, cloud: str) -> Iterator[Check]:
     """Compare this machine's clock with the cloud's. Replies are dated to the second and take time, so a few seconds mean nothing."""
     name = f"clock.{cloud}"
     try:
-        theirs = doctor_of(cloud).reply_time()
+        date = doctor_of(cloud).reply_date()
     except CloudError as error:
         if error.code != NO_SIGN_IN:  # `credentials` says that already
             yield unknown(name, str(error), unreachable_advice(error))
         return
-    if theirs is None:
+    if not date:
         yield unknown(name, "the reply had no date")
         return
-    skew = context.clock() - theirs
+    skew = context.clock() - parsedate_to_datetime(date)
     if abs(skew) <= MAX_SKEW:
         yield ok(name, "this clock and the cloud's agree")
         return

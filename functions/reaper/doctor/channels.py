@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 from http import HTTPStatus
 from http.client import HTTPException, HTTPResponse
@@ -13,7 +13,7 @@ from typing import Any
 from reaper import __version__
 from reaper.doctor.check import Check, of_error, ok, to_fix, unknown
 from reaper.doctor.context import DoctorContext, Opened, advice_for
-from reaper.doctor.stores import folder_checks
+from reaper.doctor.stores import folder_check
 from reaper.errors import CloudError, ReaperError, Reason
 from reaper.extras import install_command
 from reaper.notices.channels.delivery import ChannelContext, tls_context, with_deployment_channels
@@ -71,7 +71,10 @@ def _examine(spec: Any, name: str, context: DoctorContext) -> Iterator[Check]:
         except ReaperError as error:
             yield of_error(name, error, advice_for(error, ref, SECRET_ADVICE))
     try:
-        yield from _examiner(spec.type)(spec, name, context)
+        if cloud := CLOUD_BY_TYPE.get(spec.type):
+            yield from import_module(f"reaper.{cloud}.doctor.channels").examine(spec, name, context)
+        else:
+            yield _check(spec, name, context)
     except ImportError as error:
         yield to_fix(name, f"its SDK isn't installed: {error}", install_command("aws", "azure", "chat"))
     except ReaperError as error:
@@ -79,55 +82,38 @@ def _examine(spec: Any, name: str, context: DoctorContext) -> Iterator[Check]:
         yield of_error(name, error, advice_for(error, "", advice))
 
 
-def _examiner(channel_type: str) -> Callable[[Any, str, DoctorContext], Iterator[Check]]:
-    if cloud := CLOUD_BY_TYPE.get(channel_type):
-        examiner: Callable[[Any, str, DoctorContext], Iterator[Check]] = import_module(f"reaper.{cloud}.doctor.channels").examine
-        return examiner
-    return {
-        "smtp": _examine_smtp,
-        "webhook": _examine_webhook,
-        "slack": _examine_room,
-        "teams": _examine_room,
-        "apprise": _examine_apprise,
-        "folder": lambda spec, name, context: folder_checks(name, spec.path),
-    }[channel_type]
-
-
 def channel_context(context: DoctorContext) -> ChannelContext:
     """What a channel is opened with."""
     return ChannelContext(read_secret=lambda ref: secret_store.read_for_policy(ref, context.environ), clock=context.clock)
 
 
-def _examine_smtp(spec: Any, name: str, context: DoctorContext) -> Iterator[Check]:
-    """Connect, encrypt and log in, and hang up."""
-    from reaper.notices.channels.smtp import Channel
+def _check(spec: Any, name: str, context: DoctorContext) -> Check:
+    """Without a message, which alone would show whether the service takes it. Raises ReaperError, and ImportError without its SDK."""
+    opened = channel_context(context)
+    match spec.type:
+        case "smtp":
+            from reaper.notices.channels import smtp
 
-    yield ok(name, f"{spec.host}:{spec.port} {Channel(spec, channel_context(context)).say_hello()}")
+            return ok(name, f"{spec.host}:{spec.port} {smtp.Channel(spec, opened).say_hello()}")
+        case "folder":
+            return folder_check(name, spec.path)
+        case "webhook":
+            # Any reply to OPTIONS but a server's error shows that something listens.
+            host, status = split_address(spec.url).netloc, http_reply(spec.url, "OPTIONS").status
+            if status >= 500:
+                return to_fix(name, f"{host} answered {status}", f"Check the service at {host}.")
+            return ok(name, f"{host} answers ({status} to OPTIONS)")
+        case "apprise":
+            from reaper.notices.channels import apprise
 
+            service = apprise.Channel(spec, opened).service_name()
+            because = f"its address is valid ({service}); only a message would show whether it is accepted"
+            return unknown(name, because, "reaper notify test --to you@example.com")
+        case _:
+            from reaper.notices.channels import rooms  # which would take any request for a message
 
-def _examine_webhook(spec: Any, name: str, context: DoctorContext) -> Iterator[Check]:
-    """OPTIONS carries no message. Any reply but a server's error shows that something listens."""
-    host, status = split_address(spec.url).netloc, http_reply(spec.url, "OPTIONS").status
-    if status >= 500:
-        yield to_fix(name, f"{host} answered {status}", f"Check the service at {host}.")
-    else:
-        yield ok(name, f"{host} answers ({status} to OPTIONS)")
-
-
-def _examine_room(spec: Any, name: str, context: DoctorContext) -> Iterator[Check]:
-    """Asks nothing of the service: it would take any request for a message."""
-    from reaper.notices.channels.rooms import Channel
-
-    host = split_address(Channel(spec, channel_context(context)).url()).netloc
-    yield ok(name, f"its secret has the form of a webhook at {host}; reaper notify test sends a sample")
-
-
-def _examine_apprise(spec: Any, name: str, context: DoctorContext) -> Iterator[Check]:
-    """Only a message would show whether the service takes it."""
-    from reaper.notices.channels.apprise import Channel
-
-    because = f"its address is valid ({Channel(spec, channel_context(context)).service_name()}); only a message would show whether it is accepted"
-    yield unknown(name, because, "reaper notify test --to you@example.com")
+            host = split_address(rooms.Channel(spec, opened).url()).netloc
+            return ok(name, f"its secret has the form of a webhook at {host}; reaper notify test sends a sample")
 
 
 def examine_links(context: DoctorContext) -> Iterator[Check]:

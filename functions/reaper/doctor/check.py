@@ -146,6 +146,15 @@ def right_of_error(permission: str, place: str, error: CloudError, grant: Callab
     return right(status=CheckStatus.UNKNOWN, because=str(error))
 
 
+def unasked_rights(permissions: Sequence[str], place: str, because: str, error: CloudError | None = None) -> list[Right]:
+    """None of these could be asked for. `error`: what kept the doctor from it; a permission that it lacks for that is no sweep's."""
+    missing = error.missing if error else None
+    if error:
+        because = f"{because}: {error}{'; only the doctor needs that permission' if missing else ''}"
+    unknown_right = partial(Right, place=place, status=CheckStatus.UNKNOWN, because=because, missing=missing)
+    return [unknown_right(permission=permission) for permission in permissions]
+
+
 def rights_checks(name: str, rights: Sequence[Right], what: str) -> Iterator[Check]:
     """One line for everything that is there, one for each permission that is missing, and one for each reason to know nothing.
 

@@ -36,6 +36,10 @@ class DoctorContext:
         """The enabled kinds of a cloud."""
         return [kind for kind in self.kinds if kind.cloud == cloud]
 
+    def reading_permissions(self, cloud: str) -> set[str]:
+        """What these kinds need to be listed and observed."""
+        return {permission for kind in self.kinds_of(cloud) for permission in kind.permissions}
+
 
 @dataclass(slots=True, kw_only=True)
 class Opened:

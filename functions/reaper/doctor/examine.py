@@ -26,7 +26,12 @@ def examine(context: DoctorContext, limit_s: float = LIMIT_S) -> list[Check]:
     """Every check. Takes at most twice `limit_s` seconds, whatever hangs."""
     opened = Opened()
     clouds, checks = access.clouds_in_use(context)
-    checks += run_subjects(_first_round(context, clouds, opened), limit_s)
+    first: dict[str, Subject] = {
+        **{f"credentials.{cloud}": partial(access.examine_credentials, context, cloud, opened) for cloud in clouds},
+        "policy": partial(policies.open_policy, context, opened),
+        "report": partial(policies.open_report, context, opened),
+    }
+    checks += run_subjects(first, limit_s)
     return led_by_credentials(checks + run_subjects(_second_round(context, clouds, opened), limit_s))
 
 
@@ -42,16 +47,6 @@ def led_by_credentials(checks: Sequence[Check]) -> list[Check]:
     first = credentials[0]
     named = replace(first, because=f"{first.because}. Until you sign in, these can't be checked: {', '.join(waiting)}")
     return [named if check is first else check for check in checks if check not in to_sign_in or check in credentials]
-
-
-def _first_round(context: DoctorContext, clouds: list[str], opened: Opened) -> dict[str, Subject]:
-    subjects: dict[str, Subject] = {
-        f"credentials.{cloud}": partial(access.examine_credentials, context, cloud, opened) for cloud in clouds
-    }
-    return subjects | {
-        "policy": partial(policies.open_policy, context, opened),
-        "report": partial(policies.open_report, context, opened),
-    }
 
 
 def _second_round(context: DoctorContext, clouds: list[str], opened: Opened) -> dict[str, Subject]:

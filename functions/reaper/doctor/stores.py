@@ -116,13 +116,13 @@ def examine_manifests(context: DoctorContext) -> Iterator[Check]:
         yield ok("manifests", f"mode {settings.mode} stores none")
         return
     own = settings.manifests or str(Path(opening.default_address(context.environ).removeprefix("sqlite://")).parent)
-    yield from _store_checks("manifests", own, must_read=context.includes_undo, must_list=settings.mode.acts)
+    yield _store_check("manifests", own, must_read=context.includes_undo, must_list=settings.mode.acts)
 
 
 def examine_reports(context: DoctorContext) -> Iterator[Check]:
     """The functions store every report."""
     if context.settings.reports:
-        yield from _store_checks("reports", context.settings.reports, must_read=False)
+        yield _store_check("reports", context.settings.reports, must_read=False)
     else:
         yield ok("reports", "REAPER_REPORTS isn't set; the command line has --output instead")
 
@@ -130,13 +130,12 @@ def examine_reports(context: DoctorContext) -> Iterator[Check]:
 def examine_runs(context: DoctorContext) -> Iterator[Check]:
     """What the steps of a workflow hand over is written and read, if there is a workflow."""
     if context.settings.runs:
-        yield from _store_checks("runs", context.settings.runs, must_read=True)
+        yield _store_check("runs", context.settings.runs, must_read=True)
 
 
-def _store_checks(name: str, place: str, *, must_read: bool, must_list: bool = False) -> Iterator[Check]:
+def _store_check(name: str, place: str, *, must_read: bool, must_list: bool = False) -> Check:
     if not place.startswith(("s3://", "https://")):
-        yield from folder_checks(name, place)
-        return
+        return folder_check(name, place)
     shown = place.partition("?")[0].rstrip("/")
     address, text = "", f'{{"written by": "reaper doctor", "id": "{uuid4().hex}"}}'
     try:
@@ -149,23 +148,19 @@ def _store_checks(name: str, place: str, *, must_read: bool, must_list: bool = F
     except ReaperError as error:
         if address and not must_read and isinstance(error, CloudError) and error.reason is Reason.DENIED:
             because = f"{shown} can be written, but not read by this identity, which a sweep doesn't need: {error}"
-            yield unknown(name, because, missing=error.missing)
-        else:
-            yield of_error(name, error, advice_for(error, f"{shown}/", STORE_ADVICE))
-        return
+            return unknown(name, because, missing=error.missing)
+        return of_error(name, error, advice_for(error, f"{shown}/", STORE_ADVICE))
     if read == text:
-        yield ok(name, f"{shown} can be written and read")
-    else:
-        yield to_fix(name, f"{address} isn't read back as it was written", STORE_ADVICE)
+        return ok(name, f"{shown} can be written and read")
+    return to_fix(name, f"{address} isn't read back as it was written", STORE_ADVICE)
 
 
-def folder_checks(name: str, place: str) -> Iterator[Check]:
+def folder_check(name: str, place: str) -> Check:
     """Write a file that deletes itself, in the folder or, if that doesn't exist yet, in the nearest one above it."""
     folder = next((path for path in (Path(place), *Path(place).absolute().parents) if path.exists()), Path(place))
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
             file.write(b"reaper doctor")
     except (OSError, ValueError) as error:
-        yield to_fix(name, f"{place} can't be written: {error}", f"Let this user write to {folder}.")
-        return
-    yield ok(name, f"{place} can be written")
+        return to_fix(name, f"{place} can't be written: {error}", f"Let this user write to {folder}.")
+    return ok(name, f"{place} can be written")

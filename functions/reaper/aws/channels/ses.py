@@ -25,20 +25,17 @@ class Channel:
     def send(self, message: Message) -> str:
         """Send it with both bodies and return SES's message ID. Raises CloudError."""
         options: dict[str, Any] = {"ConfigurationSetName": self._spec.configuration_set} if self._spec.configuration_set else {}
+        body = {"Text": _text_content(message.text), "Html": _text_content(message.html)}
         reply = self._cloud.call(
             "sesv2",
             "SendEmail",
             "MessageId",
             FromEmailAddress=formataddr((SENDER_NAME, self._spec.sender)),
             Destination={"ToAddresses": [recipient(message, OPERATION)]},
-            Content={"Simple": {"Subject": _text_content(message.subject), "Body": _body_content(message)}},
+            Content={"Simple": {"Subject": _text_content(message.subject), "Body": body}},
             **options,
         )
         return str(reply["MessageId"])
-
-
-def _body_content(message: Message) -> dict[str, dict[str, str]]:
-    return {"Text": _text_content(message.text), "Html": _text_content(message.html)}
 
 
 def _text_content(text: str) -> dict[str, str]:

@@ -17,7 +17,6 @@ from reaper.doctor.context import DoctorContext
 from reaper.errors import CloudError, Reason
 from reaper.text import count_noun, first_few
 
-NOT_FOUND = "NotFoundException"
 PENDING = "PendingConfirmation"
 """The ARN of a subscription that isn't confirmed."""
 SANDBOX_FIX = (
@@ -27,20 +26,15 @@ SANDBOX_FIX = (
 
 def examine(spec: Any, name: str, context: DoctorContext) -> Iterator[Check]:
     """Whether the channel could deliver."""
-    yield from (_examine_ses if spec.type == "ses" else _examine_sns)(spec, name)
-
-
-def _examine_ses(spec: Any, name: str) -> Iterator[Check]:
-    cloud = own_session(spec.region)
-    yield from _identity_checks(cloud, name, spec.sender)
-    yield from _account_checks(cloud, name)
-    account = str(cloud.call("sts", "GetCallerIdentity", "Account")["Account"])
-    arn = f"arn:{cloud.partition}:ses:{cloud.region}:{account}:identity/{spec.sender}"
-    domain_arn = arn.replace(f"/{spec.sender}", f"/{spec.sender.rpartition('@')[2]}")
-    yield from _send_checks(name, "ses:SendEmail", (arn, domain_arn), {"ses:FromAddress": spec.sender}, cloud.region)
-
-
-def _examine_sns(spec: Any, name: str) -> Iterator[Check]:
+    if spec.type == "ses":
+        cloud = own_session(spec.region)
+        yield _identity_check(cloud, name, spec.sender)
+        yield _account_check(cloud, name)
+        account = str(cloud.call("sts", "GetCallerIdentity", "Account")["Account"])
+        arn = f"arn:{cloud.partition}:ses:{cloud.region}:{account}:identity/{spec.sender}"
+        domain_arn = arn.replace(f"/{spec.sender}", f"/{spec.sender.rpartition('@')[2]}")
+        yield _send_check(name, "ses:SendEmail", (arn, domain_arn), {"ses:FromAddress": spec.sender}, cloud.region)
+        return
     region = spec.topic.split(":")[3]
     cloud = own_session(region)
     try:
@@ -49,26 +43,24 @@ def _examine_sns(spec: Any, name: str) -> Iterator[Check]:
         yield _unread(name, error, f"Check the topic's ARN: aws sns get-topic-attributes --topic-arn {spec.topic}")
     else:
         yield _subscription_check(name, spec.topic, rows)
-    yield from _send_checks(name, "sns:Publish", (spec.topic,), {}, region)
+    yield _send_check(name, "sns:Publish", (spec.topic,), {}, region)
 
 
-def _identity_checks(cloud: CloudSession, name: str, sender: str) -> Iterator[Check]:
+def _identity_check(cloud: CloudSession, name: str, sender: str) -> Check:
     """The sender's own identity, else that of its domain."""
     fix = create = f"aws sesv2 create-email-identity --email-identity {shlex.quote(sender)} --region {cloud.region}"
     for identity in (sender, sender.rpartition("@")[2]):
         try:
             reply = cloud.call("sesv2", "GetEmailIdentity", "VerifiedForSendingStatus", EmailIdentity=identity)
         except CloudError as error:
-            if error.reason is Reason.GONE or f"{NOT_FOUND}:" in str(error):
+            if error.reason is Reason.GONE or "NotFoundException:" in str(error):
                 continue
-            yield _unread(name, error, create)
-            return
+            return _unread(name, error, create)
         if reply["VerifiedForSendingStatus"]:
-            yield ok(name, f"the identity {identity} is verified in {cloud.region}")
-            return
+            return ok(name, f"the identity {identity} is verified in {cloud.region}")
         if fix == create:
             fix = _confirmation(identity, create, cloud.region)
-    yield to_fix(name, f"no verified identity in {cloud.region} covers {sender}", fix)
+    return to_fix(name, f"no verified identity in {cloud.region} covers {sender}", fix)
 
 
 def _confirmation(identity: str, create: str, region: str) -> str:
@@ -81,21 +73,19 @@ def _confirmation(identity: str, create: str, region: str) -> str:
     return f"Publish the DKIM records of {identity}. They are in: aws sesv2 get-email-identity {place} --query DkimAttributes"
 
 
-def _account_checks(cloud: CloudSession, name: str) -> Iterator[Check]:
+def _account_check(cloud: CloudSession, name: str) -> Check:
     region = f" --region {cloud.region}"
     try:
         reply = cloud.call("sesv2", "GetAccount", "SendingEnabled")
     except CloudError as error:
-        yield _unread(name, error, f"aws sesv2 get-account{region}")
-        return
+        return _unread(name, error, f"aws sesv2 get-account{region}")
     if not reply.get("ProductionAccessEnabled"):
         because = f"SES is in its sandbox in {cloud.region}: it delivers to verified addresses only"
-        yield to_fix(name, because, SANDBOX_FIX + region)
-    elif not reply["SendingEnabled"]:
+        return to_fix(name, because, SANDBOX_FIX + region)
+    if not reply["SendingEnabled"]:
         resume = f"aws sesv2 put-account-sending-attributes --sending-enabled{region}"
-        yield to_fix(name, f"SES sends nothing in {cloud.region}: sending is paused", resume)
-    else:
-        yield ok(name, f"SES has production access in {cloud.region}")
+        return to_fix(name, f"SES sends nothing in {cloud.region}: sending is paused", resume)
+    return ok(name, f"SES has production access in {cloud.region}")
 
 
 def _subscription_check(name: str, topic: str, rows: Sequence[Mapping[str, Any]]) -> Check:
@@ -116,15 +106,14 @@ def _subscribe_line(topic: str, protocol: str, endpoint: str) -> str:
     return f"aws sns subscribe --topic-arn {topic} --protocol {shlex.quote(protocol)} {where}"
 
 
-def _send_checks(name: str, permission: str, resources: tuple[str, ...], request: dict[str, str], region: str) -> Iterator[Check]:
+def _send_check(name: str, permission: str, resources: tuple[str, ...], request: dict[str, str], region: str) -> Check:
     """Whether this identity may send, by a simulation for each resource: one that allows it is enough."""
-    results = [right for resource in resources for right in own_rights([permission], resource, request, region)]
+    results = [right for resource in resources for right in own_rights(permission, resource, request, region)]
     best = min(results, key=lambda right: (CheckStatus.OK, CheckStatus.UNKNOWN, CheckStatus.FIX).index(right.status))
     if best.status is CheckStatus.OK:
-        yield ok(name, f"this identity may use {permission}")
-    else:
-        check = to_fix if best.status is CheckStatus.FIX else unknown
-        yield check(name, f"{permission}: {best.because}", best.fix, best.missing)
+        return ok(name, f"this identity may use {permission}")
+    check = to_fix if best.status is CheckStatus.FIX else unknown
+    return check(name, f"{permission}: {best.because}", best.fix, best.missing)
 
 
 def _unread(name: str, error: CloudError, otherwise: str) -> Check:

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from email.utils import parsedate_to_datetime
 from functools import partial
+from typing import Any
 from urllib.parse import urlsplit
 
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
+from reaper import registry
 from reaper.aws import metrics
-from reaper.aws.doctor.grants import NOTHING, PROBES, SERVICE_OF_PREFIX, Principal, grant_line, parse_principal, resource_arn
-from reaper.aws.doctor.simulation import Request, known_principal, simulated_rights
+from reaper.aws.doctor.rights import (
+    NOTHING,
+    Principal,
+    Request,
+    grant_line,
+    known_principal,
+    parse_principal,
+    resource_arn,
+    simulated_rights,
+)
 from reaper.aws.session import CloudSession, new_session
+from reaper.aws.table import Table
 from reaper.doctor.check import Right, asked_right
 from reaper.errors import CloudError, Reason
 from reaper.model import Target
@@ -30,6 +40,50 @@ METRICS = (
     ("MLIdleReaper", "Busy", "Resource"),
 )
 """A metric of each namespace that the kinds read, with its dimension."""
+SERVICE_OF_PREFIX = {"tag": "resourcegroupstaggingapi"}
+"""The SDK's name of a service by the prefix of its permissions, if the two differ."""
+PROVISIONED_MODEL = "arn:{partition}:bedrock:{region}:{account}:provisioned-model/reaperdoctor"
+ONE = {"MaxResults": 1}
+SCALING = {"ServiceNamespace": "sagemaker", **ONE}
+LOG = {"logGroupName": "/aws/sagemaker/NotebookInstances", "logStreamNamePrefix": NOTHING, "limit": 1}
+APP = {"DomainId": f"d-{NOTHING}", "UserProfileName": NOTHING, "AppType": "JupyterServer", "AppName": NOTHING}
+Probe = tuple[str, Mapping[str, Any]]
+
+
+def probes_of(table: Table) -> dict[str, Probe]:
+    """Its list, and the description of one by name."""
+    listing = table.listing
+    probes: dict[str, Probe] = {f"{listing.service}:{listing.list}": (listing.rows, {listing.page_size: 1})}
+    if listing.describe:
+        probes[f"{listing.service}:{listing.describe}"] = (listing.want, {listing.key("name"): NOTHING})
+    return probes
+
+
+PROBES: Mapping[str, Probe] = {
+    **{
+        permission: probe
+        for kind in registry.kinds("aws")
+        if isinstance(kind, Table)
+        for permission, probe in probes_of(kind).items()
+    },
+    "application-autoscaling:DescribeScalableTargets": ("ScalableTargets", SCALING),
+    "application-autoscaling:DescribeScalingPolicies": ("ScalingPolicies", SCALING),
+    "application-autoscaling:DescribeScheduledActions": ("ScheduledActions", SCALING),
+    "bedrock:ListTagsForResource": ("tags", {"resourceARN": PROVISIONED_MODEL}),
+    "cloudwatch:DescribeAlarms": ("MetricAlarms", {"AlarmNames": [NOTHING], "MaxRecords": 1}),
+    "ec2:DescribeRegions": ("Regions", {"AllRegions": False}),
+    "logs:DescribeLogStreams": ("logStreams", LOG),
+    "sagemaker:DescribeApp": ("Status", APP),
+    "sagemaker:DescribeEndpointConfig": ("ProductionVariants", {"EndpointConfigName": NOTHING}),
+    "sagemaker:DescribeModel": ("ModelName", {"ModelName": NOTHING}),
+    "sagemaker:ListModels": ("Models", ONE),
+    "sagemaker:ListSpaces": ("Spaces", ONE),
+    "sts:GetCallerIdentity": ("Account", {}),
+    "tag:GetResources": ("ResourceTagMappingList", {"ResourceTypeFilters": ["sagemaker:endpoint"], "ResourcesPerPage": 1}),
+}
+"""A harmless call for each permission that reads: a key of every true reply, and the parameters. It asks for a list of one row, or a description
+of something that doesn't exist. IAM decides before a service looks for it, so a refusal says that the permission is missing, and "not found"
+that it is there. What the kinds list and describe is in their tables."""
 
 
 def describe_caller(sessions: Sequence[CloudSession], role: str | None) -> str:
@@ -42,7 +96,7 @@ def describe_caller(sessions: Sequence[CloudSession], role: str | None) -> str:
     return f"signed in as {_caller(at_home)}"
 
 
-def reply_time() -> datetime | None:
+def reply_date() -> str | None:
     """The time at AWS, from the header of a reply, even of a refusal; None if it has none. Raises CloudError if nothing answered."""
     try:
         reply = own_session().call("sts", "GetCallerIdentity", "Arn")
@@ -50,22 +104,22 @@ def reply_time() -> datetime | None:
         if not isinstance(error.__cause__, ClientError):
             raise
         reply = dict(error.__cause__.response)
-    date = reply.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
-    return parsedate_to_datetime(date) if date else None
+    date: str | None = reply.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
+    return date
 
 
 def reading_rights(cloud: CloudSession, permissions: Sequence[str]) -> list[Right]:
     """Whether each of the permissions is there, by a harmless call; what has no such call is simulated."""
     rights = list(cloud.map_concurrently(partial(_asked_right, cloud), [name for name in permissions if name in PROBES]))
     if others := [name for name in permissions if name not in PROBES]:
-        rights += simulated_rights(_simulators(cloud), Request(principal=_principal(cloud), actions=others))
+        rights += acting_rights(cloud, others, None)
     return rights
 
 
 def acting_rights(cloud: CloudSession, permissions: Sequence[str], role: str | None) -> list[Right]:
     """Whether each of the permissions is there, by a simulation. `role`: the ARN of the role that a sweep assumes in this account."""
-    principal = _placed(known_principal(_caller(cloud), role))
-    return simulated_rights(_simulators(cloud), Request(principal=principal, actions=permissions))
+    request = Request(principal=_principal(cloud, role), actions=permissions)
+    return simulated_rights([cloud, own_session(cloud.region)], request)  # the own identity sees the roles of its own account
 
 
 def metric_rights(cloud: CloudSession, now: datetime) -> list[Right]:
@@ -120,7 +174,7 @@ def workflow_rights(workflow: str) -> list[Right]:
         asked_right(
             "states:DescribeExecution", name, describe, lambda missing: grant_line(_principal(cloud), missing, f"{executions}:*")
         ),
-        *own_rights(["states:StartExecution"], workflow, {}, region),
+        *own_rights("states:StartExecution", workflow, {}, region),
     ]
 
 
@@ -131,38 +185,29 @@ def own_session(region: str | None = None) -> CloudSession:
     return CloudSession(session, Target(cloud="aws", account="unknown", region=place), limits=LIMITS)
 
 
-def own_rights(permissions: Sequence[str], resource: str, context: dict[str, str], region: str | None = None) -> list[Right]:
-    """Whether the process's own identity may do these actions on that resource, by a simulation. Raises CloudError."""
+def own_rights(permission: str, resource: str, context: Mapping[str, str], region: str) -> list[Right]:
+    """Whether the process's own identity may do this on that resource, by a simulation. Raises CloudError."""
     cloud = own_session(region)
-    resources = dict.fromkeys(permissions, resource)
-    return simulated_rights(
-        [cloud], Request(principal=_principal(cloud), actions=permissions, resources=resources, context=context)
-    )
+    request = Request(principal=_principal(cloud), actions=[permission], resource=resource, context=context)
+    return simulated_rights([cloud], request)
 
 
 def _caller(cloud: CloudSession) -> str:
     return str(cloud.call("sts", "GetCallerIdentity", "Arn")["Arn"])
 
 
-def _principal(cloud: CloudSession) -> Principal:
-    return _placed(parse_principal(_caller(cloud)))
-
-
-def _placed(principal: Principal) -> Principal:
-    """The principal, with whether it belongs to another account than the process's own credentials."""
+def _principal(cloud: CloudSession, role: str | None = None) -> Principal:
+    """Who asks, and whether it belongs to another account than the process's own credentials."""
+    principal = known_principal(_caller(cloud), role)
     return replace(principal, is_elsewhere=principal.account != parse_principal(_caller(own_session())).account)
 
 
-def _simulators(cloud: CloudSession) -> list[CloudSession]:
-    """Who may simulate: the session itself, else the process's own identity, which sees the roles of its own account."""
-    return [cloud, own_session(cloud.region)]
-
-
 def _asked_right(cloud: CloudSession, permission: str) -> Right:
-    want, params = PROBES[permission]
     prefix, _, operation = permission.partition(":")
-    service = SERVICE_OF_PREFIX.get(prefix, prefix)
-    return _right_of(cloud, permission, lambda: cloud.call(service, operation, want, **params))
+    want, params = PROBES[permission]
+    place = {"partition": cloud.partition, "region": cloud.region, "account": cloud.target.account}
+    asked = {name: value.format(**place) if value is PROVISIONED_MODEL else value for name, value in params.items()}
+    return _right_of(cloud, permission, lambda: cloud.call(SERVICE_OF_PREFIX.get(prefix, prefix), operation, want, **asked))
 
 
 def _right_of(cloud: CloudSession, permission: str, ask: Callable[[], object]) -> Right:

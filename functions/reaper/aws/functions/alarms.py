@@ -53,11 +53,13 @@ def run_on_alarms(
     deadline: datetime | None,
 ) -> AlarmRun:
     """Observe the endpoints and notify their owners, one message for each. Raises ReaperError if nothing can be swept."""
-    chosen = _chosen_settings(settings)
-    accounts, dropped = _places(alarmed.endpoints, list_accounts(chosen, "aws") if alarmed.endpoints else [])
-    counted = dict(Counter(alarmed.dropped) + Counter(dropped))
-    if not accounts or not chosen.kinds:
-        return AlarmRun(report=None, dropped=counted)
+    kinds = tuple(kind for kind in KINDS if not settings.kinds or kind in settings.kinds)
+    mode = Mode.ANNOUNCE if settings.mode.acts else settings.mode
+    chosen = replace(settings, mode=mode, kinds=kinds, cloud="aws")
+    accounts, outside = _places(alarmed.endpoints, list_accounts(chosen, "aws") if alarmed.endpoints else [])
+    dropped = dict(Counter(alarmed.dropped) + Counter({OUTSIDE: outside}))
+    if not accounts or not kinds:
+        return AlarmRun(report=None, dropped=dropped)
     source = with_calendars_of(source, clock)
     setup, conclude = begin_run(chosen, source, clock, progress, deadline)
     observe = observe_context(setup, *open_accounts(chosen, accounts, progress, may_act=False))
@@ -68,16 +70,10 @@ def run_on_alarms(
         act=None,
         conclude=replace(conclude, notices_only=True),
     )
-    return AlarmRun(report=run_phases(opened), dropped=counted)
+    return AlarmRun(report=run_phases(opened), dropped=dropped)
 
 
-def _chosen_settings(settings: Settings) -> Settings:
-    """The settings, for endpoints only, and never in a mode that acts."""
-    kinds = tuple(kind for kind in KINDS if not settings.kinds or kind in settings.kinds)
-    return replace(settings, mode=Mode.ANNOUNCE if settings.mode.acts else settings.mode, kinds=kinds, cloud="aws")
-
-
-def _places(endpoints: Iterable[AlarmedEndpoint], accounts: Sequence[Account]) -> tuple[list[Account], dict[str, int]]:
+def _places(endpoints: Iterable[AlarmedEndpoint], accounts: Sequence[Account]) -> tuple[list[Account], int]:
     """The accounts with the regions to look at, and how many endpoints are outside what the deployment sweeps."""
     outside = 0
     regions: dict[str, set[str]] = {}
@@ -88,8 +84,7 @@ def _places(endpoints: Iterable[AlarmedEndpoint], accounts: Sequence[Account]) -
             regions.setdefault(account.id, set()).add(endpoint.region)
         else:
             outside += 1
-    places = [replace(known[account], regions=tuple(sorted(names))) for account, names in sorted(regions.items())]
-    return places, {OUTSIDE: outside} if outside else {}
+    return [replace(known[account], regions=tuple(sorted(names))) for account, names in sorted(regions.items())], outside
 
 
 def look_at_alarms(event: Mapping[str, Any], clock: Callable[[], datetime], deadline: datetime) -> dict[str, Any]:
@@ -101,18 +96,17 @@ def look_at_alarms(event: Mapping[str, Any], clock: Callable[[], datetime], dead
     source = file.load_policy(settings.policy)
     alarmed = alarmed_endpoints(str(record.get("body")) for record in event["Records"])
     ran = run_on_alarms(alarmed, settings, source, clock, logger.info, deadline)
-    _publish(ran)
-    findings = ran.report.findings if ran.report else ()
-    return {"run": ran.report.run.id if ran.report else None, "resources": len(findings), "dropped": ran.dropped}
-
-
-def _publish(ran: AlarmRun) -> None:
     deployment = os.environ.get("REAPER_DEPLOYMENT", "")
     publish_figures(alarm_figures(sum(ran.dropped.values())), deployment)
     if ran.is_skipped:
         publish_figures(skipped_figures(), deployment)
     report = ran.report
-    run, resources = (report.run.id, len(report.findings)) if report else (None, 0)
-    logger.info("alarms followed up", run=run, resources=resources, dropped=ran.dropped, skipped=ran.is_skipped)
+    answer: dict[str, Any] = {
+        "run": report.run.id if report else None,
+        "resources": len(report.findings) if report else 0,
+        "dropped": ran.dropped,
+    }
+    logger.info("alarms followed up", **answer, skipped=ran.is_skipped)
     if report:
         log_gaps(report)
+    return answer

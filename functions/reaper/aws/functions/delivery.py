@@ -44,10 +44,19 @@ def deliver_report(
     `marks`: the store of a run whose delivery may be repeated; what it says was done isn't done again. Raises SettingsError if the report couldn't
     be stored, and CloudError if no summary was accepted, each after everything else was done.
     """
-    stored, unstored = _store_report(settings, report)
+    stored, unstored = None, None
+    if settings.reports:
+        from reaper.aws.stores import texts  # imports boto3, which would slow every cold start
+
+        try:
+            stored = texts.write_report(settings.reports, report.run.id, report.run.started_at, json.chunks(report))
+        except SettingsError as error:
+            logger.error("report not stored", error=str(error))
+            unstored = error
     if marks is None or marks.create(FIGURES, ""):
         publish_figures(run_figures(report), os.environ.get("REAPER_DEPLOYMENT", ""))
-        log_report(report, stored)
+        logger.info("swept", **swept_facts(report, stored))
+        log_gaps(report)
     is_due = not report.run.mode.writes and (has_news(report) or not settings.quiet)
     if settings.topic and is_due and (marks is None or marks.read(SUMMARY) is None):
         from reaper.notices.channels.delivery import topic_channel
@@ -61,19 +70,6 @@ def deliver_report(
     if unstored:
         raise unstored
     return stored
-
-
-def _store_report(settings: Settings, report: Report) -> tuple[str | None, SettingsError | None]:
-    """The address of the stored report, or why it couldn't be stored. The error is raised only after all notices are sent."""
-    from reaper.aws.stores import texts  # imports boto3, which would slow every cold start
-
-    if not settings.reports:
-        return None, None
-    try:
-        return texts.write_report(settings.reports, report.run.id, report.run.started_at, json.chunks(report)), None
-    except SettingsError as error:
-        logger.error("report not stored", error=str(error))
-        return None, error
 
 
 def publish_figures(figures: Iterable[Figure], deployment: str) -> None:
@@ -97,12 +93,6 @@ def stack_name(deployment: str) -> str:
     """
     kind, _, rest = deployment.strip().rpartition(":")[2].partition("/")
     return rest.partition("/")[0] if kind == "stack" else ""
-
-
-def log_report(report: Report, stored: str | None) -> None:
-    """The line that the dashboard lists as a run, and a line for each gap. `stored`: where the report is."""
-    logger.info("swept", **swept_facts(report, stored))
-    log_gaps(report)
 
 
 def log_gaps(report: Report) -> None:

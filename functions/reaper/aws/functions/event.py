@@ -99,7 +99,6 @@ def _endpoints_of(event: Mapping[str, Any]) -> set[AlarmedEndpoint]:
 
 
 def _dropped_because(event: Mapping[str, Any]) -> str:
-    """Why an event names no endpoint."""
     detail = event["detail"]
     if _value(detail, "state", "value") != "ALARM":
         return "not in ALARM"
@@ -112,7 +111,6 @@ def _dropped_because(event: Mapping[str, Any]) -> str:
 
 
 def _value(found: Any, *path: str) -> Any:
-    """The value at that path; None if it isn't there."""
     for key in path:
         found = found.get(key) if isinstance(found, dict) else None
     return found
@@ -135,19 +133,16 @@ def options_of(event: object) -> dict[str, Any]:
 
 
 def event_settings(environ: Mapping[str, str], options: Mapping[str, Any]) -> knobs.Settings:
-    """The deployment's settings, narrowed by the options of a call. Raises SettingsError."""
-    aws_kinds = tuple(kind.name for kind in registry.kinds("aws"))
-    settings = knobs.narrow_settings(_deployed_settings(environ), options, registry.kind_names())
+    """The deployment's settings, narrowed by the options of a call. If they name no region, it sweeps its own, so that no event can choose
+    another. Raises SettingsError.
+    """
+    deployed, own_region = knobs.from_env(environ), environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION")
+    if own_region and not deployed.regions:
+        deployed = replace(deployed, regions=(own_region,))
+    settings = knobs.narrow_settings(deployed, options, registry.kind_names())
     if settings.reports and not settings.reports.startswith("s3://"):
         raise SettingsError(f"REAPER_REPORTS={settings.reports!r}: this function stores reports at s3://bucket/prefix")
-    if not settings.kinds or not set(settings.kinds) & set(aws_kinds) or settings.cloud == "azure":
+    kinds = tuple(kind.name for kind in registry.kinds("aws") if kind.name in settings.kinds)
+    if not kinds or settings.cloud == "azure":
         raise SettingsError("this function sweeps AWS only")
-    return replace(
-        knobs.require_durable_stores(settings), cloud="aws", kinds=tuple(name for name in settings.kinds if name in aws_kinds)
-    )
-
-
-def _deployed_settings(environ: Mapping[str, str]) -> knobs.Settings:
-    """The deployment's settings. If they name no region, it sweeps its own, so that no event can choose another."""
-    settings, own_region = knobs.from_env(environ), environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION")
-    return settings if settings.regions or not own_region else replace(settings, regions=(own_region,))
+    return replace(knobs.require_durable_stores(settings), cloud="aws", kinds=kinds)

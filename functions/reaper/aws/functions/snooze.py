@@ -80,7 +80,6 @@ def _event_body(event: Mapping[str, Any]) -> bytes:
 
 
 def _optional_text(fields: Mapping[str, Any], name: str) -> str:
-    """The string; empty if absent."""
     return "" if fields.get(name) is None else _required_text(fields, name)
 
 

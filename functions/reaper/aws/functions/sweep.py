@@ -56,8 +56,11 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     report = _with_gb_seconds(run(settings, source, lambda: datetime.now(UTC), logger.info, deadline), os.environ)
     stored = deliver_report(report, settings, source.policy.owners, lambda: datetime.now(UTC))
     answer = report_json(report)
-    is_small = len(json.dumps(answer, allow_nan=False).encode()) <= MAX_ANSWER_BYTES
-    return answer if is_small else _answer_without_findings(answer, stored)
+    if len(json.dumps(answer, allow_nan=False).encode()) <= MAX_ANSWER_BYTES:
+        return answer
+    if stored is None:
+        raise SettingsError("the report is too large for an answer; set REAPER_REPORTS to a bucket to store it")
+    return {**answer, "findings": [], "stored": stored}
 
 
 def _with_gb_seconds(report: Report, environ: Mapping[str, str]) -> Report:
@@ -88,10 +91,3 @@ def _start_workflow(workflow: str, options: Mapping[str, Any], request_id: str) 
     execution = start_execution(workflow, run_id, options)
     logger.info("workflow started", run=run_id, execution=execution)
     return {"run": run_id, "execution": execution}
-
-
-def _answer_without_findings(answer: dict[str, Any], stored: str | None) -> dict[str, Any]:
-    """The answer without its findings, which are in the report at `stored`."""
-    if stored is None:
-        raise SettingsError("the report is too large for an answer; set REAPER_REPORTS to a bucket to store it")
-    return {**answer, "findings": [], "stored": stored}

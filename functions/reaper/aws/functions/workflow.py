@@ -39,9 +39,21 @@ A = TypeVar("A")
 @logger.inject_lambda_context
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
     """One phase. Raises ReaperError if it can't be carried out: the state machine repeats it, then fails or records it."""
-    name = _text(event, "phase", "|".join(PHASES))
+    name = _text(event, "phase", "list|observe|decide|act|conclude")
     logger.append_keys(phase=name)
-    return PHASES[name](event, datetime.now(UTC) + timedelta(milliseconds=context.get_remaining_time_in_millis()))
+    deadline = datetime.now(UTC) + timedelta(milliseconds=context.get_remaining_time_in_millis())
+    if name == "list":
+        return _list_targets(event, deadline)
+    opened, engine = _under_way(event, deadline)
+    match name:
+        case "observe":
+            return phases.observe_item(opened, engine, int(_text(event, "item", NUMBER)))
+        case "decide":
+            return phases.decide_run(opened, engine, item_failures(event.get("results")))
+        case "act":
+            return phases.act_on_item(opened, engine, int(_text(event, "item", NUMBER)))
+        case _:
+            return _conclude(opened, engine, item_failures(event.get("results")))
 
 
 def _text(event: Event, key: str, pattern: str = r"\S+") -> str:
@@ -66,22 +78,9 @@ def _list_targets(event: Event, deadline: datetime) -> dict[str, Any]:
     return answer
 
 
-def _observe_item(event: Event, deadline: datetime) -> dict[str, Any]:
-    return phases.observe_item(*_under_way(event, deadline), int(_text(event, "item", NUMBER)))
-
-
-def _decide(event: Event, deadline: datetime) -> dict[str, Any]:
-    return phases.decide_run(*_under_way(event, deadline), item_failures(event.get("results")))
-
-
-def _act_on_item(event: Event, deadline: datetime) -> dict[str, Any]:
-    return phases.act_on_item(*_under_way(event, deadline), int(_text(event, "item", NUMBER)))
-
-
-def _conclude(event: Event, deadline: datetime) -> dict[str, Any]:
+def _conclude(context: WorkflowContext, engine: EngineState, failures: dict[int, str]) -> dict[str, Any]:
     """Send the messages, then deliver the report."""
-    context, engine = _under_way(event, deadline)
-    report = phases.conclude_run(context, engine, item_failures(event.get("results")))
+    report = phases.conclude_run(context, engine, failures)
     owners = current_policy(context, engine.policy_sha256)[0].owners
     stored = deliver_report(report, context.settings, owners, context.clock, context.store)
     totals = report.totals
@@ -119,15 +118,6 @@ def _open_context(run_id: str, deadline: datetime, options: Mapping[str, Any] | 
     )
 
 
-PHASES: Mapping[str, Callable[[Event, datetime], dict[str, Any]]] = {
-    "list": _list_targets,
-    "observe": _observe_item,
-    "decide": _decide,
-    "act": _act_on_item,
-    "conclude": _conclude,
-}
-
-
 def item_failures(results: object) -> dict[int, str]:
     """The reason for each item of a distributed map that failed, by what the state machine wrote about it. `results`: the map's output,
     empty if the map was skipped.
@@ -161,7 +151,6 @@ def _result_files(details: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _read(details: Mapping[str, Any], key: str | None) -> Any:
-    """A JSON file beside the manifest."""
     from reaper.aws.stores import texts  # imports boto3, which would slow every cold start
 
     return json.loads(texts.read_text(f"s3://{details.get('Bucket')}/{key}"))

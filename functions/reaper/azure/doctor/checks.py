@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import Any
 
@@ -13,7 +14,7 @@ from azure.core.exceptions import AzureError
 
 from reaper.azure import computes, deployments, jobs, workspaces
 from reaper.azure.clients import hosts_from_env, new_credential
-from reaper.azure.doctor.rights import assign_line, claims_of, grant_line, permitted_rights, place_of
+from reaper.azure.doctor.rights import assign_line, grant_line, permitted_rights, place_of
 from reaper.azure.metrics import PERMISSION, MetricQuery, MetricSource, batch_request, single_request
 from reaper.azure.requests import API_VERSIONS, ArmRequest, Json, region_key, sign_in_text
 from reaper.azure.session import CloudSession
@@ -31,6 +32,13 @@ NOTHING = "ml-idle-reaper-doctor"
 """A name that nothing should have. If something has it, it is only listed."""
 UNKNOWN_IDENTITY = "OBJECT_ID"
 """Stands in a command for an identity that no token names."""
+IN_WORKSPACE = {
+    computes.PERMISSION: "computes",
+    jobs.PERMISSION: "jobs",
+    deployments.READ_ENDPOINTS: "onlineEndpoints",
+    deployments.READ_DEPLOYMENTS: f"onlineEndpoints/{NOTHING}/deployments",
+}
+"""What a workspace is asked for, by permission."""
 
 
 def describe_caller(sessions: Sequence[CloudSession], role: str | None) -> str:
@@ -46,24 +54,34 @@ def describe_caller(sessions: Sequence[CloudSession], role: str | None) -> str:
     return f"signed in as {known}" if known else "signed in; the token doesn't say who it is for"
 
 
-def reply_time() -> datetime | None:
+def reply_date() -> str | None:
     """The time at Azure, from the header of a refusal; None if it has none. Raises CloudError if nothing answered."""
     arm = hosts_from_env(os.environ).arm
-    date = http_reply(f"{arm}/subscriptions?api-version={API_VERSIONS['Microsoft.Resources']}", "GET").headers["Date"]
-    return parsedate_to_datetime(date) if date else None
+    return http_reply(f"{arm}/subscriptions?api-version={API_VERSIONS['Microsoft.Resources']}", "GET").headers["Date"]
 
 
 def reading_rights(cloud: CloudSession, permissions: Sequence[str]) -> list[Right]:
-    """Whether each of the permissions is there, by a call that reads; what no workspace is there to be asked for, by its list of permissions."""
-    home, principal = _home(cloud), _principal(cloud)
-    rights, spaces = _subscription_rights(cloud, permissions, principal)
+    """Whether each of the permissions is there, by a call that reads, of the subscription or of its workspaces; what no workspace is there to
+    be asked for, by the subscription's list of permissions.
+    """
+    home, spaces = _home(cloud), list[Json]()
+    subscription = ArmRequest(permission=workspaces.READ_SUBSCRIPTION, path=home, required_keys=("subscriptionId",))
+    path = deployments.autoscale_path(cloud.target.account)
+    autoscale = ArmRequest(permission=deployments.READ_AUTOSCALE, path=path, required_keys=("value",))
+    asks: dict[str, Callable[[], object]] = {
+        workspaces.READ_SUBSCRIPTION: partial(cloud.call, subscription),
+        deployments.READ_AUTOSCALE: partial(cloud.call, autoscale),
+        workspaces.READ_WORKSPACES: lambda: spaces.extend(_workspaces(cloud)),
+    }
+    known = [permission for permission in asks if permission in {*permissions, workspaces.READ_WORKSPACES}]
+    rights = [right for right in [_right_of(cloud, name, asks[name]) for name in known] if right.permission in permissions]
     others = set(permissions) - {right.permission for right in rights}
     for space in spaces[:MAX_WORKSPACES]:
-        requests = [request for request in _workspace_requests(space["id"]) if request.permission in others]
-        rights += cloud.map_concurrently(partial(_asked_right, cloud, principal), requests)
+        listed = [permission for permission in IN_WORKSPACE if permission in others]
+        rights += cloud.map_concurrently(partial(_right_to_list, cloud, space["id"]), listed)
     asked = {right.permission for right in rights}
     unasked = [permission for permission in permissions if permission not in asked]
-    return rights + (permitted_rights(cloud, home, unasked, principal) if unasked else [])
+    return rights + (permitted_rights(cloud, home, unasked, _principal(cloud)) if unasked else [])
 
 
 def acting_rights(cloud: CloudSession, permissions: Sequence[str], role: str | None) -> list[Right]:
@@ -76,7 +94,9 @@ def acting_rights(cloud: CloudSession, permissions: Sequence[str], role: str | N
     general = [permission for permission in permissions if permission != deployments.ASSIGN_IDENTITY]
     rights = [right for scope in scopes for right in permitted_rights(cloud, scope, general, principal)]
     if deployments.ASSIGN_IDENTITY in permissions:
-        for identity in _endpoint_identities(cloud):
+        rows = workspaces.list_resources(cloud, f"{TYPE}/onlineEndpoints")
+        identities = [(row.get("identity") or {}).get("userAssignedIdentities") or {} for row in rows]
+        for identity in sorted({name for names in identities for name in names}):
             rights += permitted_rights(cloud, identity, [deployments.ASSIGN_IDENTITY], principal)
     return rights
 
@@ -88,13 +108,10 @@ def metric_rights(cloud: CloudSession, now: datetime) -> list[Right]:
     except CloudError:
         return []  # `reading_rights` says so
     by_region = {region_key(space.get("location")): space for space in reversed(spaces)}
-    principal = _principal(cloud)
     if not by_region:
-        return permitted_rights(cloud, _home(cloud), METRIC_PERMISSIONS, principal)
-    return [
-        _metric_right(cloud, MetricSource(id=space["id"], region=region), now, principal)
-        for region, space in sorted(by_region.items())
-    ]
+        return permitted_rights(cloud, _home(cloud), METRIC_PERMISSIONS, _principal(cloud))
+    sources = [MetricSource(id=space["id"], region=region) for region, space in sorted(by_region.items())]
+    return [_metric_right(cloud, source, now) for source in sources]
 
 
 def own_grant_line(permission: str, address: str) -> str:
@@ -113,41 +130,13 @@ def own_grant_line(permission: str, address: str) -> str:
     return f"Grant {permission} on {address} to {principal}."
 
 
-def _subscription_rights(cloud: CloudSession, permissions: Sequence[str], principal: str) -> tuple[list[Right], list[Json]]:
-    """The rights that are asked for in the subscription itself, and its workspaces."""
-    home, listed = _home(cloud), list[Json]()
-    subscription = ArmRequest(permission=workspaces.READ_SUBSCRIPTION, path=home, required_keys=("subscriptionId",))
-    path = deployments.autoscale_path(cloud.target.account)
-    autoscale = ArmRequest(permission=deployments.READ_AUTOSCALE, path=path, required_keys=("value",))
-
-    asked = {
-        workspaces.READ_SUBSCRIPTION: lambda: cloud.call(subscription),
-        deployments.READ_AUTOSCALE: lambda: cloud.call(autoscale),
-        workspaces.READ_WORKSPACES: lambda: listed.extend(_workspaces(cloud)),
-    }
-    known = [permission for permission in asked if permission in {*permissions, workspaces.READ_WORKSPACES}]
-    rights = [_right_of(permission, home, asked[permission], principal) for permission in known]
-    return [right for right in rights if right.permission in permissions], listed
+def _right_to_list(cloud: CloudSession, space: str, permission: str) -> Right:
+    request = ArmRequest(permission=permission, path=f"{space}/{IN_WORKSPACE[permission]}", required_keys=("value",))
+    return _right_of(cloud, permission, partial(cloud.call, request))
 
 
-def _workspace_requests(space: str) -> list[ArmRequest]:
-    """A request of one workspace for each permission that it can be asked for."""
-    paths = {
-        computes.PERMISSION: "computes",
-        jobs.PERMISSION: "jobs",
-        deployments.READ_ENDPOINTS: "onlineEndpoints",
-        deployments.READ_DEPLOYMENTS: f"onlineEndpoints/{NOTHING}/deployments",
-    }
-    return [
-        ArmRequest(permission=permission, path=f"{space}/{path}", required_keys=("value",)) for permission, path in paths.items()
-    ]
-
-
-def _asked_right(cloud: CloudSession, principal: str, request: ArmRequest) -> Right:
-    return _right_of(request.permission, _home(cloud), lambda: cloud.call(request), principal)
-
-
-def _right_of(permission: str, home: str, ask: Callable[[], object], principal: str) -> Right:
+def _right_of(cloud: CloudSession, permission: str, ask: Callable[[], object]) -> Right:
+    home, principal = _home(cloud), _principal(cloud)
     return asked_right(permission, place_of(home), ask, lambda missing: grant_line(principal, missing, home))
 
 
@@ -162,13 +151,6 @@ def _workspaces(cloud: CloudSession) -> list[Json]:
         return []
 
 
-def _endpoint_identities(cloud: CloudSession) -> list[str]:
-    """The IDs of all user-assigned identities of online endpoints. Raises CloudError."""
-    rows = workspaces.list_resources(cloud, f"{TYPE}/onlineEndpoints")
-    identities = [(row.get("identity") or {}).get("userAssignedIdentities") or {} for row in rows]
-    return sorted({name for names in identities for name in names})
-
-
 def _home(cloud: CloudSession) -> str:
     return f"/subscriptions/{cloud.target.account}"
 
@@ -179,24 +161,30 @@ def _principal(cloud: CloudSession) -> str:
 
 
 def _read_claims() -> Mapping[str, Any]:
+    """What the token says of its identity; empty if it can't be read, and nothing is trusted because of it. Raises CloudError without a token."""
     try:
-        token = new_credential().get_token(hosts_from_env(os.environ).arm_scope)
+        token = new_credential().get_token(hosts_from_env(os.environ).arm_scope).token
     except AzureError as error:
         raise CloudError(Reason.REFUSED, "sign in", sign_in_text(error), code=NO_SIGN_IN) from error
-    return claims_of(token.token)
+    try:
+        part = token.split(".")[1]
+        claims = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
+    except (ValueError, LookupError):
+        return {}
+    return claims if isinstance(claims, dict) else {}
 
 
 QUERY = MetricQuery(namespace=TYPE, metrics=("Active Nodes",), aggregation="Maximum", split_by="ClusterName", max_series=1)
 """A metric of every workspace, split by the dimension that sweeps split it by, because a dimension may be denied alone."""
 
 
-def _metric_right(cloud: CloudSession, space: MetricSource, now: datetime, principal: str) -> Right:
+def _metric_right(cloud: CloudSession, space: MetricSource, now: datetime) -> Right:
     """The right to read metrics of one workspace: by the batch hosts, which take tokens of their own, or one resource at a time.
 
     A refused batch is no obstacle as long as single calls work, and its place says so.
     https://learn.microsoft.com/azure/azure-monitor/metrics/migrate-to-batch-api
     """
-    home, host = _home(cloud), hosts_from_env(os.environ).metrics
+    home, principal, host = _home(cloud), _principal(cloud), hosts_from_env(os.environ).metrics
     place = f"{place_of(home)} {space.region}"
     end = now.replace(minute=0, second=0, microsecond=0)
     window = Window(start=end - timedelta(hours=1), end=end, recent_since=end)

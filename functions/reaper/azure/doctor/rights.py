@@ -6,7 +6,6 @@ entry doesn't exclude it. Deny assignments and locks don't show, and a new assig
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 import shlex
@@ -14,12 +13,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from reaper.doctor.check import CheckStatus, Right
+from reaper.doctor.check import CheckStatus, Right, unasked_rights
 from reaper.errors import CloudError
 
 if TYPE_CHECKING:
     from reaper.azure.session import CloudSession
-
 
 PERMISSION, API_VERSION = "Microsoft.Authorization/permissions/read", "2022-04-01"
 OWN_SCOPE = "/Microsoft.ManagedIdentity/"
@@ -34,10 +32,7 @@ def permitted_rights(cloud: CloudSession, scope: str, permissions: Sequence[str]
     try:
         entries = list(cloud.paged_rows(PERMISSION, path, required_keys=("actions",)))
     except CloudError as error:
-        why = "; only the doctor needs that permission" if error.missing else ""
-        because = f"the permissions at {scope} can't be listed: {error}{why}"
-        unlisted = partial(right, status=CheckStatus.UNKNOWN, because=because, missing=error.missing)
-        return [unlisted(permission=permission) for permission in permissions]
+        return unasked_rights(permissions, place_of(scope), f"the permissions at {scope} can't be listed", error)
     missing = partial(right, status=CheckStatus.FIX, because=f"no role of {principal} allows it")
     return [
         right(permission=permission)
@@ -56,16 +51,6 @@ def place_of(scope: str) -> str:
     """A scope as people call it: `subscription 1111…`, or `vision` for a resource."""
     parts = scope.strip("/").split("/")
     return f"subscription {parts[1]}" if len(parts) == 2 else parts[-1]
-
-
-def claims_of(token: str) -> Mapping[str, Any]:
-    """What a token says of its identity; empty for one that can't be read. Nothing is trusted because of it."""
-    try:
-        part = token.split(".")[1]
-        claims = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
-    except (ValueError, LookupError):
-        return {}
-    return claims if isinstance(claims, dict) else {}
 
 
 def grant_line(principal: str, permission: str, scope: str) -> str:

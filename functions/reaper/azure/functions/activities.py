@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from reaper.workflow.context import WorkflowContext
     from reaper.workflow.stored_run import EngineState
 
-
 ACTIVITY_LIMIT = timedelta(minutes=20)
 """The time that an activity takes at most: less than `functionTimeout`, at which the host would end the whole worker."""
 PAUSES_S = (2.0, 10.0)
@@ -65,8 +64,8 @@ def observe_item(call: Any) -> Any:
 @blueprint.activity_trigger(input_name="call", activity=DECIDE_RUN)
 def decide_run(call: Any) -> Any:
     """Decide the whole run. Raises ReaperError if that fails."""
-    context = _context(call, starting.later_settings(call["options"]))
-    return _retried(lambda: _phases().decide_run(context, _engine_state(call), _failures(call)))
+    context, engine = _under_way(call)
+    return _retried(lambda: _phases().decide_run(context, engine, _failures(call)))
 
 
 @blueprint.activity_trigger(input_name="call", activity=ACT_ON_ITEM)
@@ -77,9 +76,9 @@ def act_on_item(call: Any) -> Any:
 @blueprint.activity_trigger(input_name="call", activity=CONCLUDE_RUN)
 def conclude_run(call: Any) -> Any:
     """Conclude the run, store its report and send what is left to send. Raises ReaperError if there is no report."""
-    context = _context(call, starting.later_settings(call["options"]))
+    context, engine = _under_way(call)
     try:
-        report = _retried(lambda: _phases().conclude_run(context, _engine_state(call), _failures(call)))
+        report = _retried(lambda: _phases().conclude_run(context, engine, _failures(call)))
     except ConcludeTakenOver:
         if result := run_report.wait_for_result(context):
             return result
@@ -96,7 +95,7 @@ def _phases() -> ModuleType:
 
 def _item_result(call: Call, phase: Callable[[WorkflowContext, EngineState, int], dict[str, Any]]) -> dict[str, Any]:
     try:
-        context, engine = _context(call, starting.later_settings(call["options"])), _engine_state(call)
+        context, engine = _under_way(call)
         return _retried(lambda: phase(context, engine, int(call["item"])))
     except ReaperError as error:
         run_report.log_event(logging.ERROR, "activity failed", run=call["run"], item=call["item"], error=str(error))
@@ -116,18 +115,19 @@ def _context(call: Call, settings: Settings) -> WorkflowContext:
     )
 
 
-def _engine_state(call: Call) -> EngineState:
-    """What the orchestration carries from activity to activity. Where it carries nothing, no stored run agrees with it."""
+def _under_way(call: Call) -> tuple[WorkflowContext, EngineState]:
+    """The context of a later activity, and what the orchestration carries to it. Where it carries nothing, no stored run agrees with it."""
     from reaper.workflow.stored_run import EngineState
 
-    return EngineState(run=call["run"], **{name: str(call.get(name, "")) for name in CARRIED})
+    carried = {name: str(call.get(name, "")) for name in CARRIED}
+    return _context(call, starting.later_settings(call["options"])), EngineState(run=call["run"], **carried)
 
 
 def _failures(call: Call) -> dict[int, str]:
     return {int(item): str(because) for item, because in call["failures"].items()}
 
 
-def _retried(step: Callable[[], T], pause: Callable[[float], None] = time.sleep) -> T:
+def _retried(step: Callable[[], T]) -> T:
     """The result of the step, which is tried again after a failure that may pass. Raises its last ReaperError."""
     for seconds in PAUSES_S:
         try:
@@ -136,5 +136,5 @@ def _retried(step: Callable[[], T], pause: Callable[[float], None] = time.sleep)
             if error.reason is Reason.DENIED:
                 raise
             log.warning("tried again in %s s: %s", seconds, error)
-            pause(seconds)
+            time.sleep(seconds)
     return step()

@@ -19,12 +19,10 @@ from reaper.model import Status
 from reaper.report.figures import swept_facts
 from reaper.report.json import report_json
 from reaper.report.summary import has_news
-from reaper.settings import Settings
 from reaper.workflow.store import FIGURES, SUMMARY, RunStore
 
 if TYPE_CHECKING:
     from reaper.workflow.context import WorkflowContext
-
 
 PUBLISHING, PUBLISHED = "publishing.json", "published.json"
 """Texts in the store of the run: the claim of the first one to publish, and what was published."""
@@ -42,7 +40,16 @@ def publish(report: Report, context: WorkflowContext, *, scheduled: bool) -> dic
     is_first = context.store.create(PUBLISHING, uuid.uuid4().hex)
     if not is_first and (earlier := wait_for_result(context)):
         return earlier
-    stored, unstored = _store_report(context.settings, report)
+    stored, unstored, reports = None, None, context.settings.reports
+    if reports:
+        from reaper.azure.stores import texts
+
+        text = json.dumps(report_json(report), allow_nan=False)
+        try:
+            stored = texts.write_report(reports, report.run.id, report.run.started_at, text)
+        except ReaperError as error:
+            log_event(logging.ERROR, "report not stored", error=str(error))
+            unstored = error
     if context.store.create(FIGURES, ""):
         log_metrics(report, stored)
     unsent = _send_summary_mail(context, report, stored)
@@ -105,20 +112,6 @@ def _send_summary_mail(context: WorkflowContext, report: Report, stored: str | N
     return None
 
 
-def _store_report(settings: Settings, report: Report) -> tuple[str | None, ReaperError | None]:
-    """The address of the stored report, or why it couldn't be stored. Notices are sent in both cases."""
-    from reaper.azure.stores import texts
-
-    if not settings.reports:
-        return None, None
-    text, run = json.dumps(report_json(report), allow_nan=False), report.run
-    try:
-        return texts.write_report(settings.reports, run.id, run.started_at, text), None
-    except ReaperError as error:
-        log_event(logging.ERROR, "report not stored", error=str(error))
-        return None, error
-
-
 def log_metrics(report: Report, stored: str | None) -> None:
     """The figures of the sweep as one line of JSON, under the names they have on AWS, and a line for each gap.
 
@@ -147,19 +140,15 @@ def write_note(store: RunStore, status: Status, because: str, now: datetime) -> 
 def with_notes(report: Report, store: RunStore) -> Report:
     """The report, with a row for each note. What can't be read of them is a row too: it mustn't cost the report."""
     try:
-        names = store.names(FOLDER)
+        rows = [_noted_row(name, store) for name in store.names(FOLDER)]
     except CloudError as error:
-        return replace(report, coverage=(*report.coverage, _row(Status.FAILED, f"notes about this run can't be read: {error}")))
-    return replace(report, coverage=(*report.coverage, *(_noted_row(name, store) for name in names)))
+        rows = [own_row(RUNS, f"notes about this run can't be read: {error}", status=Status.FAILED)]
+    return replace(report, coverage=(*report.coverage, *rows))
 
 
 def _noted_row(name: str, store: RunStore) -> Coverage:
     try:
         note = json.loads(store.read(name) or "")
-        return _row(Status(note["status"]), str(note["because"]))
+        return own_row(RUNS, str(note["because"]), status=Status(note["status"]))
     except (CloudError, ValueError, LookupError, TypeError) as error:
-        return _row(Status.FAILED, f"a note about this run can't be read: {error!r}")
-
-
-def _row(status: Status, because: str) -> Coverage:
-    return own_row(RUNS, because, status=status)
+        return own_row(RUNS, f"a note about this run can't be read: {error!r}", status=Status.FAILED)

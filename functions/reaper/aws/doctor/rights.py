@@ -1,0 +1,228 @@
+"""What an identity may do in AWS, without trying it, and the command that grants it one permission on one resource.
+
+ARNs of callers: https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_identifiers.html#identifiers-arns. Resource types by action:
+https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazonsagemaker.html
+
+https://docs.aws.amazon.com/IAM/latest/APIReference/API_SimulatePrincipalPolicy.html knows the policies of the role or user, its permissions
+boundary and most service control policies. It doesn't know session policies, and it can't judge service control policies with global condition
+keys: what only such a policy would deny is unknown.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from functools import partial
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from reaper.doctor.check import CheckStatus, Right, unasked_rights
+from reaper.errors import CloudError, Reason
+
+if TYPE_CHECKING:
+    from reaper.aws.session import CloudSession
+
+ANY = "*"
+NOTHING = "ml-idle-reaper-doctor"
+"""A name that nothing should have. If something has it, it is only described."""
+SSO_PREFIX = "AWSReservedSSO_"
+"""Begins the names of the roles that IAM Identity Center owns. Only it can change them."""
+SAGEMAKER_OPERATION = re.compile(r"(?!List)[A-Z][a-z]+(\w+?)(?:WeightsAndCapacities|RuntimeConfig)?")
+"""A verb, and the type of the resource as ARNs have it, but in camel case. `List...` operations know no resource."""
+OTHER_RESOURCES = {
+    "application-autoscaling:RegisterScalableTarget": "scalable-target/{name}",
+    "application-autoscaling:DeregisterScalableTarget": "scalable-target/{name}",
+    "application-autoscaling:PutScalingPolicy": "scalable-target/{name}",
+    "application-autoscaling:PutScheduledAction": "scalable-target/{name}",
+    "cloudwatch:DescribeAlarms": "alarm:{name}",
+    "cloudwatch:PutMetricAlarm": "alarm:{name}",
+    "logs:DescribeLogStreams": "log-group:/aws/sagemaker/NotebookInstances:*",
+    "sagemaker:AddTags": "endpoint/{name}",
+    "sagemaker:ListTags": "endpoint/{name}",
+    "iam:PassRole": "role/{name}",
+}
+"""The resource in the ARN of other actions. Tags are asked about for one of the types that have them."""
+ELSEWHERE_ADVICE = (
+    "Allow {permission} to the role {name} in each of these accounts. What a sweep needs is in infra/aws/target-role.yaml, so update its "
+    "stack set: Acting=yes grants actions."
+)
+MAX_ACTIONS = 50
+"""Actions in one call."""
+ELSEWHERE = "in other accounts the doctor's session can only read what a sweep reads, so it can't simulate there"
+ELSEWHERE_FIX = "To check them, run reaper doctor --mode enforce with credentials of that account."
+
+
+class PrincipalType(StrEnum):
+    """What IAM can attach a policy to, or not."""
+
+    ROLE = "role"
+    USER = "user"
+    SSO_ROLE = "sso-role"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Principal:
+    """Who asks. `name`: of the role or user; a role's path isn't in the ARN that STS shows. `partition`: `aws`, `aws-cn` or `aws-us-gov`.
+
+    `is_elsewhere`: it belongs to another account than the credentials in use, which can't change it.
+    """
+
+    arn: str
+    type: PrincipalType
+    name: str
+    partition: str
+    account: str
+    is_elsewhere: bool = False
+
+
+def parse_principal(arn: str) -> Principal:
+    """The principal of an ARN as sts:GetCallerIdentity returns it, or of a role's or user's own ARN."""
+    parts = arn.split(":", 5)
+    if len(parts) < 6:
+        parts = ["arn", "aws", "iam", "", "", arn]
+    _, partition, _, _, account, resource = parts
+    sort, _, rest = resource.partition("/")
+    name = rest.partition("/")[0] if sort == "assumed-role" else rest.rpartition("/")[2]
+    if sort in {"assumed-role", "role"}:
+        type_ = PrincipalType.SSO_ROLE if name.startswith(SSO_PREFIX) else PrincipalType.ROLE
+    else:
+        type_ = PrincipalType.USER if sort == "user" else PrincipalType.OTHER
+    return Principal(arn=":".join(parts), type=type_, name=name, partition=partition, account=account)
+
+
+def resource_arn(principal: Principal, permission: str, region: str = ANY, name: str = ANY) -> str:
+    """An ARN of the sort that the permission is about; `*` for one that knows no resource."""
+    service, _, operation = permission.partition(":")
+    resource = OTHER_RESOURCES.get(permission)
+    if resource is None and service == "sagemaker" and (noun := SAGEMAKER_OPERATION.fullmatch(operation)):
+        resource = re.sub(r"\B(?=[A-Z])", "-", noun[1]).lower() + "/{name}"
+    if resource is None:
+        return ANY
+    place = "" if service == "iam" else region
+    return f"arn:{principal.partition}:{service}:{place}:{principal.account}:{resource.format(name=name)}"
+
+
+def grant_line(principal: Principal, permission: str, resource: str) -> str:
+    """The command that allows the permission on the resource. Each has a policy of its own, so that none overwrites another, not even one for
+    the same permission on another resource.
+
+    A role in another account needs the same statements as in all the others, so its template grants them.
+    """
+    if principal.is_elsewhere:
+        return ELSEWHERE_ADVICE.format(permission=permission, name=principal.name)
+    statement = {"Effect": "Allow", "Action": permission, "Resource": resource}
+    document = shlex.quote(json.dumps({"Version": "2012-10-17", "Statement": [statement]}))
+    policy = f"reaper-{permission.replace(':', '-')}"
+    if resource != ANY:
+        policy += f"-{sha256(resource.encode()).hexdigest()[:8]}"
+    if (who := principal.type.value) in {"role", "user"}:
+        return f"aws iam put-{who}-policy --{who}-name {principal.name} --policy-name {policy} --policy-document {document}"
+    is_sso = principal.type is PrincipalType.SSO_ROLE
+    where = f"the permission set of {principal.name} in IAM Identity Center" if is_sso else principal.arn
+    return f"Add this statement to {where}: {json.dumps(statement)}"
+
+
+def known_principal(caller: str, role: str | None) -> Principal:
+    """The principal behind the caller's ARN. If the settings name its role, that ARN has the path, too."""
+    principal = parse_principal(caller)
+    if role and parse_principal(role).name == principal.name and parse_principal(role).account == principal.account:
+        return parse_principal(role)
+    return principal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """Who asks for what. `resource`: the ARN, if the actions aren't about what their names say. `context`: condition keys of the request."""
+
+    principal: Principal
+    actions: Sequence[str]
+    resource: str = ""
+    context: Mapping[str, str] = field(default_factory=dict)
+
+
+def simulated_rights(sessions: Sequence[CloudSession], request: Request) -> list[Right]:
+    """Whether the principal may do these actions. The first of `sessions` that may simulate is used."""
+    principal = request.principal
+    place = f"account {principal.account}"
+    if principal.arn.endswith(":root"):
+        return [Right(permission=action, place=place) for action in request.actions]
+    if principal.type is PrincipalType.OTHER:
+        return unasked_rights(request.actions, place, f"IAM simulates roles and users only, not {principal.arn}")
+    errors: list[CloudError] = []
+    for session in sessions:
+        try:
+            return _simulate(session, request)
+        except CloudError as error:
+            errors.append(error)
+    if principal.is_elsewhere:
+        return [replace(right, fix=ELSEWHERE_FIX) for right in unasked_rights(request.actions, place, ELSEWHERE)]
+    return unasked_rights(request.actions, place, "the simulation failed", errors[0])
+
+
+def _simulate(session: CloudSession, request: Request) -> list[Right]:
+    source = _policy_source(session, request.principal)
+    context = {
+        "aws:RequestedRegion": session.region,
+        "application-autoscaling:service-namespace": "sagemaker",
+        "iam:PassedToService": "sagemaker.amazonaws.com",
+        **request.context,
+    }
+    entries = [{"ContextKeyName": key, "ContextKeyValues": [value], "ContextKeyType": "string"} for key, value in context.items()]
+    by_resource: dict[str, list[str]] = defaultdict(list)
+    for action in request.actions:
+        by_resource[request.resource or resource_arn(request.principal, action, session.region, NOTHING)].append(action)
+    rights = []
+    for resource, actions in by_resource.items():
+        for start in range(0, len(actions), MAX_ACTIONS):
+            batch = actions[start : start + MAX_ACTIONS]
+            asked: dict[str, Any] = {
+                "PolicySourceArn": source,
+                "ActionNames": batch,
+                "ResourceArns": [resource],
+                "ContextEntries": entries,
+            }
+            keys = ("EvaluationResults", "EvalActionName", "EvalDecision")
+            rows = session.paged_rows("iam", "SimulatePrincipalPolicy", *keys, token_key="Marker", **asked)
+            found = {row["EvalActionName"].lower(): row for row in rows}
+            rights += [_right(request, action, found.get(action.lower())) for action in batch]
+    return rights
+
+
+def _policy_source(session: CloudSession, principal: Principal) -> str:
+    """The ARN of the role or user itself. STS doesn't show the path of an assumed role, so IAM is asked for it."""
+    if ":assumed-role/" not in principal.arn:
+        return principal.arn
+    role = session.call("iam", "GetRole", "Role", RoleName=principal.name)["Role"]
+    if not isinstance(role, dict) or not isinstance(role.get("Arn"), str):
+        raise CloudError(Reason.UNREADABLE, "iam:GetRole", "the reply has no ARN")
+    return str(role["Arn"])
+
+
+def _right(request: Request, action: str, row: Mapping[str, Any] | None) -> Right:
+    """What one result means: only a plain denial says that a permission is missing."""
+    principal = request.principal
+    right = partial(Right, permission=action, place=f"account {principal.account}")
+    if row is None:
+        return right(status=CheckStatus.UNKNOWN, because="the simulation left it out")
+    if row["EvalDecision"] == "allowed":
+        return right()
+    if (row.get("OrganizationsDecisionDetail") or {}).get("AllowedByOrganizations") is False:
+        because = "the simulation says that a service control policy denies it; with conditions on global keys it may be wrong"
+        return right(status=CheckStatus.UNKNOWN, because=because, missing=action)
+    fix = f"Change what denies {action} to {principal.name}; another statement that allows it doesn't help."
+    if (row.get("PermissionsBoundaryDecisionDetail") or {}).get("AllowedByPermissionsBoundary") is False:
+        denial = "its permissions boundary doesn't allow it"
+    elif row["EvalDecision"] == "explicitDeny":
+        names = sorted({str(s.get("SourcePolicyId")) for s in row.get("MatchedStatements") or () if s.get("SourcePolicyId")})
+        denial = f"a policy denies it explicitly ({', '.join(names) or 'unnamed'})"
+    else:
+        denial = "no policy allows it"
+        fix = grant_line(principal, action, request.resource or resource_arn(principal, action))
+    because = f"IAM would deny it to {principal.name}: {denial}"
+    return right(status=CheckStatus.FIX, because=because, fix=fix, missing=action)
