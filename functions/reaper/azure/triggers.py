@@ -12,7 +12,6 @@ https://learn.microsoft.com/azure/azure-functions/functions-bindings-http-webhoo
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 from collections.abc import Mapping
@@ -28,10 +27,10 @@ from reaper import settings as knobs
 from reaper.azure.functions import activities, starting
 from reaper.azure.functions.orchestration import orchestrate
 from reaper.azure.functions.report import log_event
-from reaper.azure.functions.starting import Answer, call_settings, parse_body
+from reaper.azure.functions.starting import call_settings, json_response, parse_body
 from reaper.errors import ReaperError, SettingsError
 from reaper.snooze import handler
-from reaper.snooze.request import PAGE_PATH, Reply, Request
+from reaper.snooze.request import PAGE_PATH, Request
 from reaper.workflow.store import open_run_store
 
 USAGE = (
@@ -67,24 +66,22 @@ async def sweep_on_schedule(timer: func.TimerRequest, client: df.DurableOrchestr
 @app.route(route="sweep", methods=["GET", "POST"])
 @app.durable_client_input(client_name="client")
 async def sweep_by_hand(req: func.HttpRequest, client: df.DurableOrchestrationClient) -> func.HttpResponse:
-    """Start a run, requested with POST. 400 with the reason if the request is wrong, 409 while another run is under way, 500 if the
-    deployment is wrong.
-    """
+    """Start a run, requested with POST. 400 if the request is wrong, 409 while another run is under way, 500 if the deployment is wrong."""
     if req.method != "POST":
-        return _json_response(405, {"error": USAGE}, {"Allow": "POST"})
+        return json_response(405, {"error": USAGE}, {"Allow": "POST"})
     try:
         base = knobs.from_env(os.environ)
         try:
             options = parse_body(req.get_body())
             settings = call_settings(base, options)
         except SettingsError as error:
-            return _json_response(400, {"error": str(error)})
-        started = await starting.start(client, settings, options, datetime.now(UTC), scheduled=False)
+            return json_response(400, {"error": str(error)})
+        run_id, because = await starting.start(client, settings, options, datetime.now(UTC), scheduled=False)
     except ReaperError as error:
         return _failed(error)
-    if started.because is not None:
-        return _json_response(409, {"error": started.because, "run": started.run, "status": starting.status_address(started.run)})
-    return _response(starting.under_way(started.run))
+    if because is not None:
+        return json_response(409, {"error": because, "run": run_id, "status": starting.status_address(run_id)})
+    return starting.under_way(run_id)
 
 
 @app.route(route="sweep/{run}", methods=["GET"])
@@ -93,12 +90,12 @@ async def sweep_status(req: func.HttpRequest, client: df.DurableOrchestrationCli
     """The report of a run, 202 while it is under way, or why there is none."""
     run_id = str(req.route_params.get("run", ""))
     if not starting.RUN_ID.fullmatch(run_id):
-        return _json_response(404, {"error": "there is no such run"})
+        return json_response(404, {"error": "there is no such run"})
     try:
         settings = knobs.from_env(os.environ)
         store = open_run_store(settings.runs, run_id)
         current = await starting.current_run(client)
-        return _response(await asyncio.to_thread(starting.answer_about, run_id, current, store, settings.reports))
+        return await asyncio.to_thread(starting.answer_about, run_id, current, store, settings.reports)
     except ReaperError as error:
         return _failed(error)
 
@@ -113,7 +110,7 @@ def handle_snooze_request(req: func.HttpRequest) -> func.HttpResponse:
         log.log(
             handler.log_level(reply), "%s %s %s from %s: %s", EVENT, request.method, reply.status, request.source_ip, reply.note
         )
-    return build_response(reply)
+    return func.HttpResponse(reply.body, status_code=reply.status, headers=dict(reply.headers))
 
 
 def register_route(app: func.FunctionApp, environ: Mapping[str, str]) -> None:
@@ -148,23 +145,9 @@ def client_ip(forwarded_for: str) -> str:
         return ""
 
 
-def build_response(reply: Reply) -> func.HttpResponse:
-    return func.HttpResponse(reply.body, status_code=reply.status, headers=dict(reply.headers))
-
-
 def _failed(error: ReaperError) -> func.HttpResponse:
     log_event(logging.ERROR, "failed", error=str(error))
-    return _json_response(500, {"error": str(error)})
-
-
-def _response(answer: Answer) -> func.HttpResponse:
-    return func.HttpResponse(
-        answer.text, status_code=answer.status, mimetype="application/json", headers=dict(answer.headers) or None
-    )
-
-
-def _json_response(status: int, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> func.HttpResponse:
-    return _response(Answer(status=status, text=json.dumps(body), headers=headers or {}))
+    return json_response(500, {"error": str(error)})
 
 
 @cache

@@ -85,10 +85,7 @@ def cloud_of(address: str) -> str | None:
 
 
 def open_texts(address: str, subject: str) -> TextStore:
-    """The store of that address. Raises SettingsError if the SDK of its cloud isn't installed.
-
-    `subject`: the beginning of that error, such as `manifests at s3://bucket need`.
-    """
+    """The store of that address. Raises SettingsError, which begins with the `subject`, if the SDK of its cloud isn't installed."""
     cloud = cloud_of(address)
     if cloud is None:
         return FolderTexts()

@@ -9,8 +9,7 @@ https://learn.microsoft.com/azure/azure-functions/durable/durable-functions-orch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -33,19 +32,13 @@ MAX_REASON_CHARS = 300
 Call = dict[str, Any]
 """What a run was started with: `run`, its ID; `options`, those of the call; `scheduled`, whether the timer started it."""
 Steps = Generator[Any, Any, Any]
+Started = tuple[Any, Any]
+"""The task of an activity that is under way, and the timer that ends the wait for it."""
 Version = Callable[[df.DurableOrchestrationContext], Steps]
 
 
 class ActivityFailed(Exception):
     """An activity without which the run can't go on has failed, so the run fails, too."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Started:
-    """An activity that is under way, and the timer that ends the wait for it."""
-
-    task: Any
-    timer: Any
 
 
 def orchestrate(context: df.DurableOrchestrationContext, versions: Mapping[str, Version] | None = None) -> Steps:
@@ -83,8 +76,8 @@ def _require(context: df.DurableOrchestrationContext, activity: str, given: Call
     because: str | None = None
     for _ in range(tries):
         started = _start(context, activity, given)
-        yield context.task_any([started.task, started.timer])
-        result, because = _result_of(started)
+        yield context.task_any([*started])
+        result, because = _result_of(*started)
         if because is None:
             return result
     raise ActivityFailed(f"{activity}: {because}")
@@ -94,40 +87,34 @@ def _map(context: df.DurableOrchestrationContext, activity: str, given: Call, co
     """The activity for each of `count` items, WIDTH at a time. Returns why items failed, by item: one never ends the others."""
     context.set_custom_status(activity)
     failures: dict[str, str] = {}
-    waiting, running = iter(range(count)), dict[int, _Started]()
-    while _fill(context, activity, given, waiting, running):
-        # Never with an empty list: that task would end with None, at once.
-        yield context.task_any([each for started in running.values() for each in (started.task, started.timer)])
-        for item in [item for item, started in running.items() if started.task.is_completed or started.timer.is_completed]:
-            result, because = _result_of(running.pop(item))
+    waiting, running = iter(range(count)), dict[int, Started]()
+    while True:
+        while len(running) < WIDTH and (item := next(waiting, None)) is not None:
+            running[item] = _start(context, activity, {**given, "item": item})
+        if not running:
+            return failures
+        # Never with an empty list: that task would end with None, at once. What was prepared starts now.
+        yield context.task_any([each for started in running.values() for each in started])
+        for item in [item for item, started in running.items() if any(each.is_completed for each in started)]:
+            result, because = _result_of(*running.pop(item))
             if because is None:
                 because = result.get("failed")
             if because is not None:
                 failures[str(item)] = because
-    return failures
 
 
-def _fill(
-    context: df.DurableOrchestrationContext, activity: str, given: Call, waiting: Iterator[int], running: dict[int, _Started]
-) -> bool:
-    """Prepare further items until WIDTH are under way; they start when the window is yielded. Returns whether any is."""
-    while len(running) < WIDTH and (item := next(waiting, None)) is not None:
-        running[item] = _start(context, activity, {**given, "item": item})
-    return bool(running)
-
-
-def _start(context: df.DurableOrchestrationContext, activity: str, given: Call) -> _Started:
+def _start(context: df.DurableOrchestrationContext, activity: str, given: Call) -> Started:
     task = context.call_activity(activity, given)
-    return _Started(task=task, timer=context.create_timer(context.current_utc_datetime + ACTIVITY_TIMER))
+    return task, context.create_timer(context.current_utc_datetime + ACTIVITY_TIMER)
 
 
-def _result_of(started: _Started) -> tuple[Any, str | None]:
+def _result_of(task: Any, timer: Any) -> tuple[Any, str | None]:
     """The result of an activity, or why there is none. A timer that was not needed would keep the run waiting, so it is canceled."""
-    if not started.task.is_completed:
+    if not task.is_completed:
         return None, TIMED_OUT
-    if not started.timer.is_completed:
-        started.timer.cancel()
-    result = started.task.result
+    if not timer.is_completed:
+        timer.cancel()
+    result = task.result
     if isinstance(result, Exception):
         return None, (" ".join(str(result).split()) or type(result).__name__)[:MAX_REASON_CHARS]
     return result, None

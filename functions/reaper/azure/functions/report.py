@@ -36,9 +36,7 @@ log = logging.getLogger("reaper")
 
 
 def publish(report: Report, context: WorkflowContext, *, scheduled: bool) -> dict[str, Any]:
-    """Store the report, log its figures and mail an audit's summary: `{"run", "status", "stored", "troubles"}`. Raises CloudError if the
-    store of the run fails.
-    """
+    """Store the report, log its figures and mail an audit's summary. Raises CloudError if the store of the run fails."""
     is_first = context.store.create(PUBLISHING, uuid.uuid4().hex)
     if not is_first and (earlier := wait_for_result(context)):
         return earlier
@@ -147,19 +145,15 @@ def write_note(store: RunStore, status: Status, because: str, now: datetime) -> 
 def with_notes(report: Report, store: RunStore) -> Report:
     """The report, with a row for each note. What can't be read of them is a row too: it mustn't cost the report."""
     try:
-        names = store.names(FOLDER)
+        rows = [_noted_row(name, store) for name in store.names(FOLDER)]
     except CloudError as error:
-        return replace(report, coverage=(*report.coverage, _row(Status.FAILED, f"notes about this run can't be read: {error}")))
-    return replace(report, coverage=(*report.coverage, *(_noted_row(name, store) for name in names)))
+        rows = [own_row(RUNS, f"notes about this run can't be read: {error}", status=Status.FAILED)]
+    return replace(report, coverage=(*report.coverage, *rows))
 
 
 def _noted_row(name: str, store: RunStore) -> Coverage:
     try:
         note = json.loads(store.read(name) or "")
-        return _row(Status(note["status"]), str(note["because"]))
+        return own_row(RUNS, str(note["because"]), status=Status(note["status"]))
     except (CloudError, ValueError, LookupError, TypeError) as error:
-        return _row(Status.FAILED, f"a note about this run can't be read: {error!r}")
-
-
-def _row(status: Status, because: str) -> Coverage:
-    return own_row(RUNS, because, status=status)
+        return own_row(RUNS, f"a note about this run can't be read: {error!r}", status=Status.FAILED)

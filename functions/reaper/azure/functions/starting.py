@@ -16,11 +16,12 @@ import re
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import azure.durable_functions as df
+import azure.functions as func
 
 from reaper import registry
 from reaper import settings as knobs
@@ -49,14 +50,6 @@ ENDED = [STATUS.Completed, STATUS.Failed, STATUS.Terminated, STATUS.Canceled]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Start:
-    """One attempt to start a run. `because`: why it was skipped; then `run` is the run in the way."""
-
-    run: str
-    because: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CurrentRun:
     """The run of the instance, as the engine knows it. `failed_because` is set if it ended without a result."""
 
@@ -67,15 +60,6 @@ class CurrentRun:
     failed_because: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """Status and JSON text of an HTTP answer."""
-
-    status: int
-    text: str
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-
 async def start(
     client: df.DurableOrchestrationClient,
     settings: Settings,
@@ -83,8 +67,10 @@ async def start(
     now: datetime,
     *,
     scheduled: bool,
-) -> Start:
-    """Start a run with these options, in the mode of the settings, unless one is under way. Raises CloudError if the engine can't be used."""
+) -> tuple[str, str | None]:
+    """Start a run with these options, in the mode of the settings, unless one is under way. Returns its ID; or that of the run in the way, and why
+    this one was skipped. Raises CloudError if the engine can't be used.
+    """
     run_id = uuid.uuid4().hex[:12]
     current = await current_run(client)
     if current and current.is_under_way:
@@ -104,7 +90,7 @@ async def start(
             raise
         return await _skip(settings, quicker, run_id, now, scheduled=scheduled)
     log_event(logging.INFO, "run started", run=run_id, attempt=run_id, scheduled=scheduled)
-    return Start(run=run_id)
+    return run_id, None
 
 
 async def current_run(client: df.DurableOrchestrationClient) -> CurrentRun | None:
@@ -113,14 +99,17 @@ async def current_run(client: df.DurableOrchestrationClient) -> CurrentRun | Non
         status = await client.get_status(INSTANCE, show_input=True)
     if not status or status.runtime_status is None:
         return None
-    created, result = status.created_time, _parsed(status.output)
-    failed = status.runtime_status in {STATUS.Failed, STATUS.Terminated, STATUS.Canceled}
+    created, failed_because = status.created_time, None
+    if status.runtime_status in {STATUS.Failed, STATUS.Terminated, STATUS.Canceled}:
+        # The SDK adds what the run had asked for, which is of no use here.
+        because = " ".join(str(status.output or "").partition("$OutOfProcData$")[0].split())[:MAX_MESSAGE_CHARS]
+        failed_because = f"it ended as {status.runtime_status.value}" + (f": {because}" if because else "")
     return CurrentRun(
         run=str(_parsed(status.input_).get("run", "")),
         started_at=created if created.tzinfo else created.replace(tzinfo=UTC),
         is_under_way=status.runtime_status in UNDER_WAY,
-        result=result,
-        failed_because=_failure_text(status.runtime_status.value, status.output) if failed else None,
+        result=_parsed(status.output),
+        failed_because=failed_because,
     )
 
 
@@ -132,22 +121,25 @@ async def purge_history(client: df.DurableOrchestrationClient, now: datetime) ->
         await client.purge_instance_history_by(datetime(2020, 1, 1, tzinfo=UTC), until, ENDED)
 
 
-def under_way(run_id: str) -> Answer:
+def json_response(status: int, body: Mapping[str, Any] | str, headers: Mapping[str, str] | None = None) -> func.HttpResponse:
+    """An answer in JSON; `body`: an object, or its text."""
+    text = body if isinstance(body, str) else json.dumps(body)
+    return func.HttpResponse(text, status_code=status, mimetype="application/json", headers=dict(headers or {}) or None)
+
+
+def under_way(run_id: str) -> func.HttpResponse:
     """The answer while a run is under way, and right after it was started."""
     address = status_address(run_id)
     body = {"schema": 1, "run": run_id, "status": address}
-    return Answer(status=202, text=json.dumps(body), headers={"Location": address, "Retry-After": str(RETRY_AFTER_S)})
+    return json_response(202, body, {"Location": address, "Retry-After": str(RETRY_AFTER_S)})
 
 
 def status_address(run_id: str) -> str:
     return f"/api/sweep/{run_id}"
 
 
-def answer_about(run_id: str, current: CurrentRun | None, store: RunStore, reports: str | None) -> Answer:
-    """The answer about a run. `current`: the run of the engine's instance, which may be another one. `reports`: where reports are.
-
-    Raises CloudError.
-    """
+def answer_about(run_id: str, current: CurrentRun | None, store: RunStore, reports: str | None) -> func.HttpResponse:
+    """The answer about a run. `current`: the engine's, which may be another one. `reports`: where reports are. Raises CloudError."""
     is_current = current is not None and current.run == run_id
     if current is not None and is_current and current.is_under_way:
         return under_way(run_id)
@@ -203,10 +195,9 @@ def listing_settings(options: Mapping[str, Any]) -> Settings:
 
 
 def later_settings(options: Mapping[str, Any]) -> Settings:
-    """The settings for a later step of that run: the deployment's as they are by now, in the mode of the run or a lower one.
+    """The settings for a later step of that run: the deployment's as they are by now, in the mode of the run or a lower one. Raises SettingsError.
 
     Places and kinds are those of the stored run. So a run can tell what it has done even if the deployment no longer sweeps all its places.
-    Raises SettingsError.
     """
     return listing_settings({"mode": options.get("mode")})
 
@@ -218,11 +209,11 @@ def deployment() -> str:
     )
 
 
-async def _skip(settings: Settings, current: CurrentRun, attempt: str, now: datetime, *, scheduled: bool) -> Start:
+async def _skip(settings: Settings, current: CurrentRun, attempt: str, now: datetime, *, scheduled: bool) -> tuple[str, str]:
     because = f"run {current.run} has been under way since {current.started_at:%Y-%m-%d %H:%M} UTC"
     log_event(logging.WARNING, "start skipped", run=current.run, attempt=attempt, scheduled=scheduled, because=because)
     await _note(settings, current.run, Status.PARTIAL, f"the start at {now:%Y-%m-%d %H:%M} UTC was skipped: {because}", now)
-    return Start(run=current.run, because=because)
+    return current.run, because
 
 
 async def _terminated(client: df.DurableOrchestrationClient) -> bool:
@@ -257,12 +248,6 @@ def _sdk_errors_as_cloud_errors(operation: str) -> Iterator[None]:
         raise CloudError(Reason.REFUSED, "Durable Functions", f"can't {operation}: {text}") from error
 
 
-def _failure_text(status: str, output: Any) -> str:
-    """How a run ended, and the error that ended it. The SDK adds what the run had asked for, which is of no use here."""
-    because = " ".join(str(output or "").partition("$OutOfProcData$")[0].split())[:MAX_MESSAGE_CHARS]
-    return f"it ended as {status}" + (f": {because}" if because else "")
-
-
 def _parsed(value: Any) -> Mapping[str, Any]:
     """A run's input or result: the engine has it as JSON, or as a string with JSON in it. Empty if it is neither."""
     for _ in range(2):
@@ -274,30 +259,26 @@ def _parsed(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _report_answer(run_id: str, result: Mapping[str, Any], reports: str | None) -> Answer:
+def _report_answer(run_id: str, result: Mapping[str, Any], reports: str | None) -> func.HttpResponse:
     """The stored report, with `troubles` if something couldn't be mailed. A very large one is answered without its findings.
 
     Raises CloudError if it is missing, damaged or elsewhere: a part of a report would claim more than was read, and the store of the run
     mustn't lead to other texts.
     """
+    from reaper.azure.stores import texts  # imports Azure's SDK, which would slow every cold start
+
     stored, troubles = result.get("stored"), result.get("troubles") or []
     if not stored or not reports:
         return _problem(500, run_id, "; ".join(troubles) or "the report wasn't stored: REAPER_REPORTS isn't set")
-    text = _read_report(reports, run_id, str(stored))
+    text = texts.read_report(reports, run_id, str(stored))
     report = parse_object(text, str(stored))
     if not troubles and len(text) <= MAX_ANSWER_CHARS:
-        return Answer(status=200, text=text)
+        return json_response(200, text)
     report |= {"troubles": troubles} if troubles else {}
     if len(text) > MAX_ANSWER_CHARS:
         report |= {"findings": [], "stored": stored}
-    return Answer(status=200, text=json.dumps(report, allow_nan=False))
+    return json_response(200, json.dumps(report, allow_nan=False))
 
 
-def _read_report(reports: str, run_id: str, address: str) -> str:
-    from reaper.azure.stores import texts  # imports Azure's SDK, which would slow every cold start
-
-    return texts.read_report(reports, run_id, address)
-
-
-def _problem(status: int, run_id: str, error: str) -> Answer:
-    return Answer(status=status, text=json.dumps({"schema": 1, "run": run_id, "error": error}))
+def _problem(status: int, run_id: str, error: str) -> func.HttpResponse:
+    return json_response(status, {"schema": 1, "run": run_id, "error": error})

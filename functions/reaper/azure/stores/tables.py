@@ -19,6 +19,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from hashlib import sha256
 from itertools import accumulate, islice
 from string import ascii_letters, digits
@@ -83,12 +84,13 @@ class TableStore:
         for key in keys:
             partition, name = entity_key(key)
             by_partition[partition][name] = key
-        return {
-            wanted[entity["RowKey"]]: _row_of(wanted[entity["RowKey"]], entity)
-            for partition, wanted in by_partition.items()
-            for entity in self._partition_entities(partition, wanted)
-            if entity["RowKey"] in wanted
-        }
+        rows: dict[Key, Row] = {}
+        for partition, wanted in by_partition.items():
+            entities: Iterator[TableEntity] = (entity for name in sorted(wanted) if (entity := self._get(partition, name)))
+            if len(wanted) > MAX_SINGLE_READS:  # then perhaps with others between them
+                entities = self._query(RANGE, partition=partition, first=min(wanted), last=max(wanted))
+            rows |= {(key := wanted[one["RowKey"]]): _row_of(key, one) for one in entities if one["RowKey"] in wanted}
+        return rows
 
     def query(
         self, category: Category, place: str, first: str = FIRST_NAME, last: str = LAST_NAME, limit: int | None = None
@@ -125,7 +127,8 @@ class TableStore:
         if not self._claim_cleanup(moment):
             return 0
         old = list(self._query("touched lt @moment", moment=moment))
-        return sum(self._delete_if_older(row["PartitionKey"], row["RowKey"], moment) for row in old)
+        again = (self._get(row["PartitionKey"], row["RowKey"]) for row in old)  # it may have been written since
+        return sum(entity is not None and entity["touched"] < moment and self._delete(entity) for entity in again)
 
     def scan(self) -> Iterator[Row]:
         for entity in self._query("touched ge @first", first=""):
@@ -150,13 +153,6 @@ class TableStore:
         """Every entity that meets the OData condition, in the order of its keys; `@name` in the condition is a parameter."""
         with self._sdk_errors_as_cloud_errors("read"):
             yield from self._client.query_entities(condition, results_per_page=min(max(page, 1), 1000), parameters=parameters)
-
-    def _partition_entities(self, partition: str, names: Collection[str]) -> Iterator[TableEntity]:
-        """The entities of these names, perhaps with others between them."""
-        if len(names) > MAX_SINGLE_READS:
-            yield from self._query(RANGE, partition=partition, first=min(names), last=max(names))
-            return
-        yield from (entity for name in sorted(names) if (entity := self._get(partition, name)))
 
     def _write(
         self,
@@ -187,11 +183,10 @@ class TableStore:
 
     def _is_replaced(self, stored: TableEntity | None, entity: dict[str, Any]) -> bool:
         """Replace `stored` (None: no entity) if it hasn't changed. Returns False if another writer came first."""
-        if stored is None:
-            return self._is_written("write", lambda: self._client.create_entity(entity), was_there=False)
-        return self._is_written(
-            "write", lambda: self._client.update_entity(entity, mode=UpdateMode.REPLACE, **_if_unchanged(stored)), was_there=True
-        )
+        write: Callable[[], Any] = partial(self._client.create_entity, entity)
+        if stored is not None:
+            write = partial(self._client.update_entity, entity, mode=UpdateMode.REPLACE, **_if_unchanged(stored))
+        return self._is_written("write", write, was_there=stored is not None)
 
     def _is_own_write(self, entity: Entity) -> bool:
         stored = self._get(entity["PartitionKey"], entity["RowKey"])
@@ -222,21 +217,23 @@ class TableStore:
         partition, name = LAST_CLEANUP_KEY
         return self._is_replaced(last, {"PartitionKey": partition, "RowKey": name, "touched": moment})
 
-    def _delete_if_older(self, partition: str, name: str, moment: str) -> bool:
-        """Delete the entity unless it was written since. Returns whether it was deleted."""
-        entity = self._get(partition, name)
-        return entity is not None and entity["touched"] < moment and self._delete(entity)
-
     @contextmanager
-    def _sdk_errors_as_cloud_errors(self, permission: str) -> Iterator[None]:
+    def _sdk_errors_as_cloud_errors(self, operation: str) -> Iterator[None]:
+        permission = f"{PERMISSION}/{operation}"
         try:
             yield
         except HttpResponseError as error:
             if error.status_code == 404:
                 raise SettingsError(f"REAPER_LEDGER={self._address}: no such table") from error
-            raise _error_from_reply(f"{PERMISSION}/{permission}", error) from error
+            code = _error_code(error)
+            if isinstance(error, ClientAuthenticationError) or error.status_code in {401, 403}:
+                raise CloudError(Reason.DENIED, permission, _first_line(error), code=code, missing=permission) from error
+            if error.status_code in {429, 503}:
+                text = f"still throttled after all retries ({code})"
+                raise CloudError(Reason.THROTTLED, permission, text, code=code) from error
+            raise CloudError(Reason.REFUSED, permission, f"{code}: {_first_line(error)}", code=code) from error
         except AzureError as error:
-            raise CloudError(Reason.UNREACHABLE, f"{PERMISSION}/{permission}", _first_line(error)) from error
+            raise CloudError(Reason.UNREACHABLE, permission, _first_line(error)) from error
 
 
 def open_store(address: str, environ: Mapping[str, str], *, read_only: bool = False) -> TableStore:
@@ -276,7 +273,8 @@ def entity_key(key: Key) -> tuple[str, str]:
 def encode_key(text: str) -> str:
     """The string as a key: a slash becomes |, any other character that isn't plain becomes its UTF-8 bytes as =XX. Different strings have
     different keys: one that is too long ends in its hash."""
-    chars = [_encode_char(char) for char in text]
+    encoded = {char: "".join(f"={byte:02X}" for byte in char.encode()) for char in {*text} - PLAIN_CHARS} | {"/": "|"}
+    chars = [encoded.get(char, char) for char in text]
     if sum(map(len, chars)) <= MAX_KEY_CHARS:
         return "".join(chars)
     kept = sum(1 for length in accumulate(map(len, chars)) if length <= MAX_KEY_CHARS - 65)
@@ -290,12 +288,6 @@ def decode_key(key: str) -> str:
         lambda match: bytes.fromhex(match[0].replace("=", "")).decode(errors="replace"),
         key.replace("|", "/"),
     )
-
-
-def _encode_char(char: str) -> str:
-    if char in PLAIN_CHARS:
-        return char
-    return "|" if char == "/" else "".join(f"={byte:02X}" for byte in char.encode())
 
 
 def _entity_of(key: Key, columns: Mapping[str, Any], touched: str, condition: Condition | None) -> dict[str, Any]:
@@ -336,15 +328,6 @@ def _row_of(key: Key, entity: Entity) -> Row:
 
 def _if_unchanged(stored: TableEntity) -> dict[str, Any]:
     return {"etag": stored.metadata["etag"], "match_condition": MatchConditions.IfNotModified}
-
-
-def _error_from_reply(permission: str, error: HttpResponseError) -> CloudError:
-    code = _error_code(error)
-    if isinstance(error, ClientAuthenticationError) or error.status_code in {401, 403}:
-        return CloudError(Reason.DENIED, permission, _first_line(error), code=code, missing=permission)
-    if error.status_code in {429, 503}:
-        return CloudError(Reason.THROTTLED, permission, f"still throttled after all retries ({code})", code=code)
-    return CloudError(Reason.REFUSED, permission, f"{code}: {_first_line(error)}", code=code)
 
 
 def _is_table_missing(error: HttpResponseError) -> bool:

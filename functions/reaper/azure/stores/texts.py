@@ -49,10 +49,7 @@ MISSING_CODES = frozenset({"BlobNotFound"})
 
 
 def read_bytes(uri: str, most: int) -> bytes:
-    """The first `most` bytes of the blob at `https://account.blob.core.windows.net/container/name`; no more is requested.
-
-    Raises SettingsError with Azure's message.
-    """
+    """The first `most` bytes of the blob at that address; no more is requested. Raises SettingsError with Azure's message."""
     try:
         account, container, name = _split_address(uri)
         if not name:
@@ -67,10 +64,7 @@ def read_bytes(uri: str, most: int) -> bytes:
 
 
 def write_report(place: str, run_id: str, started_at: datetime, text: str) -> str:
-    """Store a report under `<container>/<prefix>/YYYY/MM/DD/<run>.json`; returns its address. The first report of a run stays.
-
-    Raises SettingsError if Azure refuses.
-    """
+    """Store a report as `<place>/YYYY/MM/DD/<run>.json`; returns its address. A run's first report stays. Raises SettingsError."""
     try:
         with _blob(place, f"{started_at:%Y/%m/%d}/{run_id}.json") as (address, blob), suppress(ResourceExistsError):
             blob.upload_blob(text.encode(), content_settings=ContentSettings(content_type="application/json"))
@@ -93,7 +87,12 @@ def read_report(place: str, run_id: str, address: str) -> str:
 def write(place: str, name: str, text: str) -> str:
     """Store the text as `<place>/<name>` and return its address. Raises CloudError, also if another text exists: none is overwritten."""
     with _sdk_errors_as_cloud_errors(WRITE, place), _blob(place, name) as (address, blob):
-        _upload(blob, text)
+        try:
+            blob.upload_blob(text.encode(), content_settings=JSON_TEXT)
+        except ResourceExistsError:
+            # An earlier try, whose reply was lost, may have written this text.
+            if blob.download_blob().readall() != text.encode():
+                raise
         return address
 
 
@@ -112,11 +111,9 @@ def read_text(address: str) -> str:
 
 
 def list_texts(place: str) -> builtins.list[str]:
-    """The addresses of all texts under `place`, in the order of their names. Raises CloudError.
-
-    A place that ends with a slash lacks the name that should follow: it lists nothing, rather than everything.
-    """
+    """The addresses of all texts under `place`, in the order of their names. Raises CloudError, also for one that ends with a slash."""
     with _sdk_errors_as_cloud_errors(READ, place):
+        # After a slash the name is missing that should follow: better nothing is listed than everything.
         if place.strip().endswith("/") or "?" in place or "#" in place:
             raise ValueError("names nothing to be listed")
         account, container, prefix = _split_address(place)
@@ -133,16 +130,6 @@ def _blob(place: str, name: str) -> Iterator[tuple[str, BlobClient]]:
     full = "/".join(part for part in (prefix, name) if part)
     with _blob_service(account, place) as service:
         yield f"{account}/{container}/{quote(full)}", service.get_blob_client(container, full)
-
-
-def _upload(blob: BlobClient, text: str) -> None:
-    """Write a blob. Raises azure-core's errors, also if there is one with another text."""
-    try:
-        blob.upload_blob(text.encode(), content_settings=JSON_TEXT)
-    except ResourceExistsError:
-        # An earlier try, whose reply was lost, may have written this text.
-        if blob.download_blob().readall() != text.encode():
-            raise
 
 
 @contextmanager

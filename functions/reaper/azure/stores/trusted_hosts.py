@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
-from ipaddress import ip_address
 from urllib.parse import SplitResult
 
 from reaper.azure.clients import BATCH_HOSTS
@@ -38,31 +36,31 @@ ALTERNATIVES = {
 """By service: what works with another host."""
 
 
-def azure_suffix(address: str, service: str, environ: Mapping[str, str] | None = None) -> str | None:
+def azure_suffix(address: str, service: str) -> str | None:
     """The ending of the https address's host, if it is one of Azure's for that service; None for any other host or spelling.
 
     A cloud that REAPER_ARM_ENDPOINT names as `https://management.<domain>` has its services under that domain. The ending of a host on
     this machine is the host itself, and counts only if Resource Manager is simulated on this machine too.
     """
-    parts, arm = split_address(address), _arm_endpoint(environ)
+    parts = split_address(address)
     if parts.scheme != "https":
         return None
-    if _HOST.fullmatch(parts.netloc) and not _is_ip_address(parts.hostname):
+    if _HOST.fullmatch(parts.netloc):
         host = (parts.hostname or "").lower().removesuffix(".")
-        return next((end for end in (*SUFFIXES[service], *_sovereign_suffixes(arm, service)) if host.endswith(f".{end}")), None)
-    return parts.netloc if _is_loopback_netloc(parts) and is_local(arm) else None
+        if ending := next((end for end in _suffixes(service) if host.endswith(f".{end}")), None):
+            return ending
+    return parts.netloc if _is_loopback_netloc(parts) and is_loopback(split_address(_arm_endpoint()).hostname) else None
 
 
-def refused_because(address: str, service: str, environ: Mapping[str, str] | None = None) -> str | None:
+def refused_because(address: str, service: str) -> str | None:
     """Why no token is requested for that address; None if one may be."""
-    if azure_suffix(address, service, environ):
+    if azure_suffix(address, service):
         return None
-    return f"{shorten(address.partition('?')[0], 200)}: {_not_azure_because(address, service, environ)}: so it gets no token of the reaper's identity"
+    because = _not_azure_because(split_address(address), service)
+    return f"{shorten(address.partition('?')[0], 200)}: {because}: so it gets no token of the reaper's identity"
 
 
-def _not_azure_because(address: str, service: str, environ: Mapping[str, str] | None) -> str:
-    """Why that address isn't one of Azure's own."""
-    parts = split_address(address)
+def _not_azure_because(parts: SplitResult, service: str) -> str:
     host = (parts.hostname or "").lower().removesuffix(".")
     if not host:
         return "this is not an address such as https://<name>." + SUFFIXES[service][0]
@@ -72,34 +70,23 @@ def _not_azure_because(address: str, service: str, environ: Mapping[str, str] | 
         return "a host on this machine counts only if REAPER_ARM_ENDPOINT is on this machine too"
     if service == "table" and host.endswith(f".{COSMOS_SUFFIX}"):
         return "Azure Cosmos DB accepts no storage token; use its connection string"
-    ends = ", .".join((*SUFFIXES[service], *_sovereign_suffixes(_arm_endpoint(environ), service)))
     more = f"; {ALTERNATIVES[service]}" if service in ALTERNATIVES else ""
+    ends = ", .".join(_suffixes(service))
     return f"not an Azure host for this service; those end with .{ends} (REAPER_ARM_ENDPOINT names another cloud){more}"
 
 
-def _arm_endpoint(environ: Mapping[str, str] | None) -> str:
-    return (os.environ if environ is None else environ).get("REAPER_ARM_ENDPOINT", "").strip()
-
-
-def is_local(address: str) -> bool:
-    """Whether the address is on this machine."""
-    return is_loopback(split_address(address).hostname)
+def _arm_endpoint() -> str:
+    return os.environ.get("REAPER_ARM_ENDPOINT", "").strip()
 
 
 def _is_loopback_netloc(parts: SplitResult) -> bool:
     return bool(_PLAIN_NETLOC.fullmatch(parts.netloc)) and is_loopback(parts.hostname)
 
 
-def _sovereign_suffixes(arm: str, service: str) -> tuple[str, ...]:
-    """The endings of hosts in that Resource Manager's cloud; those of the three known clouds are nearly all in the list above."""
-    if arm.rstrip("/") in BATCH_HOSTS:
-        return (GOVERNMENT_MAIL,) if arm.rstrip("/") == GOVERNMENT and service == "communication" else ()
+def _suffixes(service: str) -> tuple[str, ...]:
+    """The endings above, and those in Resource Manager's own cloud; those of the three known clouds are nearly all above."""
+    known, arm = SUFFIXES[service], _arm_endpoint().rstrip("/")
+    if arm in BATCH_HOSTS:
+        return (*known, GOVERNMENT_MAIL) if arm == GOVERNMENT and service == "communication" else known
     head, _, domain = (split_address(arm).hostname or "").partition(".")
-    return (f"{service}.{domain}", f"{service}.core.{domain}") if head == "management" and "." in domain else ()
-
-
-def _is_ip_address(host: str | None) -> bool:
-    try:
-        return bool(ip_address(host or ""))
-    except ValueError:
-        return False
+    return (*known, f"{service}.{domain}", f"{service}.core.{domain}") if head == "management" and "." in domain else known
