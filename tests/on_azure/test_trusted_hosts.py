@@ -31,9 +31,7 @@ PLAYED = {"REAPER_ARM_ENDPOINT": "https://127.0.0.1:4711"}
 
 def refused_because(address: str, service: str, environ: dict[str, str]) -> str | None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("REAPER_ARM_ENDPOINT", raising=False)
-        for name, value in environ.items():
-            patch.setenv(name, value)
+        patch.setenv("REAPER_ARM_ENDPOINT", environ.get("REAPER_ARM_ENDPOINT", ""))
         return trusted_hosts.refused_because(address, service)
 
 

@@ -166,7 +166,7 @@ def read_workspace_metrics(
 
 def _blocked_actions(table: Table, resource: Resource) -> dict[StepName, Blocked | None]:
     """What keeps each action from being carried out now."""
-    if resource.details is None:
+    if not resource.details:
         return dict.fromkeys(table.actions, Blocked(because="it couldn't be observed"))
     found = blocked_by(table.actions, table.blocks, resource)
     if table.native and is_native(resource, StepName.STOP) and not found[StepName.STOP]:
