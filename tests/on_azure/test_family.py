@@ -8,7 +8,7 @@ import pytest
 
 from on_azure.conftest import CLUSTER, LONG_AGO, OTHER, PROVEN, SUB, Sweep
 from on_azure.prepared_actions import find_resource
-from reaper.azure import computes
+from reaper.azure.kinds.azureml_compute_cluster import TABLE
 from reaper.azure.session import CloudSession
 from reaper.model import State
 from reaper_sandbox.azure import signals
@@ -188,9 +188,9 @@ def test_a_project_added_since_is_read_before_an_action(cloud: CloudSession, sub
     hub = subscription.workspace("hub", kind="Hub")
     resting(hub)
     resource = find_resource(cloud, CLUSTER, "gpus")
-    assert computes.read_compute_now(cloud.without_cache(), resource, "AmlCompute").details.job_workspaces == (hub.id,)
+    assert TABLE.read_now(cloud.without_cache(), resource).details.job_workspaces == (hub.id,)
     new = subscription.workspace("new", kind="Project").under(hub)
-    again = computes.read_compute_now(cloud.without_cache(), resource, "AmlCompute")
+    again = TABLE.read_now(cloud.without_cache(), resource)
     assert (again.details.job_workspaces, again.details.unseen_because) == ((hub.id, new.id), None)
 
 
@@ -199,14 +199,10 @@ def test_an_invisible_project_added_since_is_noticed(cloud: CloudSession, subscr
     resting(hub)
     resource = find_resource(cloud, CLUSTER, "gpus")
     hub.set("properties.associatedWorkspaces", [hub.id.replace("/hub", "/far")])
-    assert "far aren't visible" in str(
-        computes.read_compute_now(cloud.without_cache(), resource, "AmlCompute").details.unseen_because
-    )
+    assert "far aren't visible" in str(TABLE.read_now(cloud.without_cache(), resource).details.unseen_because)
     hub.set("properties.associatedWorkspaces", [])
     del subscription.workspace("odd").body["id"]
-    assert "can't be read at all" in str(
-        computes.read_compute_now(cloud.without_cache(), resource, "AmlCompute").details.unseen_because
-    )
+    assert "can't be read at all" in str(TABLE.read_now(cloud.without_cache(), resource).details.unseen_because)
 
 
 def _some_groups_only(server: Server) -> None:

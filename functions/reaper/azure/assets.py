@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 COLLECTIONS = {"model": "models", "environment": "environments", "code": "codes"}
 PERMISSIONS = tuple(f"{TYPE}/{collection}/versions/read" for collection in COLLECTIONS.values())
-EXISTS = "it exists"
-ASSUMED_THERE = "it is in a registry, which these permissions can't read: it is assumed to exist"
 SEGMENT_PATTERN = r"[^/?#:@\s]+"
 WORKSPACE_PATTERN = rf"(?P<group>subscriptions/{SEGMENT_PATTERN}/resourceGroups/{SEGMENT_PATTERN})/(?:providers/{re.escape(PROVIDER)}/)?workspaces/(?P<space>{SEGMENT_PATTERN})"
 VERSION_PATTERN = (
@@ -40,10 +38,7 @@ SPELLINGS = tuple(
 
 
 def assets_of(row: Mapping[str, Any], space: Workspace) -> Iterator[tuple[str, object, str | None]]:
-    """The assets that a deployment of the workspace `space` names: type, reference, and path in Resource Manager.
-
-    The path is empty for one in a registry, and None for one that isn't understood.
-    """
+    """The assets that a deployment in `space` names: type, reference, and path, which is empty in a registry and None if not understood."""
     properties = row["properties"]
     code = properties.get("codeConfiguration") or {}
     named = {"model": properties.get("model"), "environment": properties.get("environmentId")}
@@ -58,26 +53,19 @@ def unclear_because(row: Mapping[str, Any], space: Workspace) -> str | None:
 
 
 def require_assets(cloud: CloudSession, row: Mapping[str, Any], space: Workspace) -> list[Json]:
-    """What the deployment would be recreated from, and how each is known to exist. Archived versions count: they can be used.
-
-    Raises CloudError if an asset doesn't exist, can't be read or isn't understood.
-    """
-    return [
-        {"what": sort, "id": reference, "because": _require(cloud, sort, reference, path)}
-        for sort, reference, path in assets_of(row, space)
-    ]
-
-
-def _require(cloud: CloudSession, sort: str, reference: object, path: str | None) -> str:
-    if path == "":
-        return ASSUMED_THERE
-    permission = f"{TYPE}/{COLLECTIONS[sort]}/versions/read"
-    if path is None:
-        raise CloudError(Reason.REFUSED, permission, f"its {sort} isn't understood ({reference})")
-    if cloud.find(ArmRequest(permission=permission, path=path, required_keys=("id", "properties"))) is None:
-        text = f"its {sort} {reference} no longer exists, so it couldn't be recreated"
-        raise CloudError(Reason.REFUSED, permission, text)
-    return EXISTS
+    """What it would be recreated from, archived versions too, and how each is known to exist. Raises CloudError for one that isn't."""
+    found: list[Json] = []
+    for sort, reference, path in assets_of(row, space):
+        permission, because = f"{TYPE}/{COLLECTIONS[sort]}/versions/read", "it exists"
+        if path is None:
+            raise CloudError(Reason.REFUSED, permission, f"its {sort} isn't understood ({reference})")
+        if path == "":
+            because = "it is in a registry, which these permissions can't read: it is assumed to exist"
+        elif cloud.find(ArmRequest(permission=permission, path=path, required_keys=("id", "properties"))) is None:
+            text = f"its {sort} {reference} no longer exists, so it couldn't be recreated"
+            raise CloudError(Reason.REFUSED, permission, text)
+        found.append({"what": sort, "id": reference, "because": because})
+    return found
 
 
 def _path(sort: str, reference: object, space: Workspace) -> str | None:
@@ -85,17 +73,11 @@ def _path(sort: str, reference: object, space: Workspace) -> str | None:
     match, collection = next(filter(None, matches), None), COLLECTIONS[sort]
     if match is None or match.groupdict().get("collection", collection).lower() != collection:
         return None
-    parts = match.groupdict()
+    parts, home = match.groupdict(), space.id
     if parts.get("registry"):
         return ""
-    home = _workspace_id(parts, space)
-    return home and f"{home}/{collection}/{parts['name']}/versions/{parts['version']}"
-
-
-def _workspace_id(parts: Mapping[str, str], space: Workspace) -> str | None:
-    """The ID of the workspace that has it: the one named, or the deployment's own; None if it is another, named by its number."""
     if "group" in parts:
-        return f"/{parts['group']}/providers/{TYPE}/{parts['space']}"
-    if guid := parts.get("guid"):
-        return space.id if space.guid and guid.lower() == space.guid.lower() else None
-    return space.id
+        home = f"/{parts['group']}/providers/{TYPE}/{parts['space']}"
+    elif "guid" in parts and parts["guid"].lower() != (space.guid or "").lower():
+        return None
+    return f"{home}/{collection}/{parts['name']}/versions/{parts['version']}"

@@ -18,22 +18,19 @@ from typing import TYPE_CHECKING, Any
 from azure.mgmt.core.tools import parse_resource_id
 
 from reaper.acting.contract import UndoState, any_members
-from reaper.azure import computes
+from reaper.azure import computes, deployments
 from reaper.azure.requests import ArmOperation, ArmRequest, Change, parse_time
-from reaper.azure.workspaces import PROVIDER
 from reaper.errors import CloudError, Reason
-from reaper.model import Resource
 
 if TYPE_CHECKING:
     from reaper.azure.session import CloudSession
 
 
-CHANGING_STATES = {"Creating", "Updating", "Scaling", "Deleting", "Starting", "Stopping", "Restarting", "Resizing"}
-CHANGING_STATES |= {"SettingUp", "UserSettingUp"}
+CHANGING_STATES = {*computes.CHANGING_STATES, *deployments.CHANGING_STATES, "Deleting"}
 """States that end without anyone's doing."""
 RUN_AGAIN_LATER = "run it again in a few minutes"
-DELETE_PERMISSION = f"{PROVIDER}/workspaces/onlineEndpoints/deployments/delete"
 CREATED_KEY = "made"
+UNKNOWN_CREATION = "has no known creation time, so it may be another one; the reaper left it alone"
 IDENTITY_MEMBERS = any_members(CREATED_KEY, "size", "model")
 _WORKSPACE = (
     r"/subscriptions/(?P<account>[^/]+)/resourceGroups/[^/]+/providers/Microsoft\.MachineLearningServices/workspaces/[^/]+"
@@ -45,13 +42,10 @@ DEPLOYMENT_ID = re.compile(
 
 
 def write(cloud: CloudSession, change: Change, read: ArmRequest) -> None:
-    """Change the resource that `read` reads. Raises CloudError.
-
-    Reason.GONE only if the resource itself is gone: Azure also answers 404 for an operation that it doesn't know.
-    """
+    """Change the resource that `read` reads. Raises CloudError, with Reason.GONE only if the resource itself is gone."""
     try:
         cloud.change(change)
-    except CloudError as error:
+    except CloudError as error:  # Azure also answers 404 for an operation that it doesn't know
         if error.reason is not Reason.GONE and not error.code.startswith("404"):
             raise
         cloud.call(read)
@@ -65,11 +59,6 @@ def require_settled(state: object, permission: str) -> None:
         raise CloudError(Reason.REFUSED, permission, f"it is still {state}: {RUN_AGAIN_LATER}")
 
 
-def is_refused_for_now(error: CloudError) -> bool:
-    """Whether Azure refused a change only because it was throttled, or still at work on the resource (409)."""
-    return error.reason is Reason.THROTTLED or error.code.startswith("409")
-
-
 def compute_operation(cloud: CloudSession, compute_id: str, call: str) -> ArmOperation:
     """`start` or `stop`, ready to be sent."""
     begin = getattr(cloud.clients.operations_client().compute, f"begin_{call}")
@@ -78,7 +67,7 @@ def compute_operation(cloud: CloudSession, compute_id: str, call: str) -> ArmOpe
 
 def delete_deployment(cloud: CloudSession, deployment_id: str) -> ArmOperation:
     begin = cloud.clients.operations_client().online_deployments.begin_delete
-    return ArmOperation(permission=DELETE_PERMISSION, path=deployment_id, begin=_at(deployment_id, 2, begin))
+    return ArmOperation(permission=deployments.DELETE, path=deployment_id, begin=_at(deployment_id, 2, begin))
 
 
 def _at(resource_id: str, depth: int, begin: Callable[..., object]) -> Callable[..., object]:
@@ -98,25 +87,11 @@ def identity(row: Mapping[str, Any]) -> UndoState:
     return {CREATED_KEY: made, **{key: value for key, value in chosen.items() if value}}
 
 
-def compute_identity_of(resource: Resource) -> UndoState:
-    """The same of a compute as it was read for an action."""
-    created = resource.created.isoformat() if resource.created else None
-    return {CREATED_KEY: created, "size": resource.details.properties.get("vmSize")}
-
-
-def require_known_creation(resource: Resource) -> None:
-    """Raises CloudError if it isn't known when it was created: undoing couldn't recognize it."""
-    if resource.created is None:
-        text = "it has no known creation time, so it may be another one; the reaper left it alone"
-        raise CloudError(Reason.REFUSED, resource.kind, text)
-
-
 def require_same(before: UndoState, now: UndoState, permission: str, subject: str = "it") -> None:
     """Raises CloudError if `subject` isn't the same as before, or if that can't be known."""
     was_created, created = (parse_time(state.get(CREATED_KEY)) for state in (before, now))
     if was_created is None or created is None:
-        text = f"{subject} has no known creation time, so it may be another one; the reaper left it alone"
-        raise CloudError(Reason.REFUSED, permission, text)
+        raise CloudError(Reason.REFUSED, permission, f"{subject} {UNKNOWN_CREATION}")
     if was_created != created:
         because = f"{subject} was recreated on {created:%Y-%m-%d %H:%M} UTC"
     else:

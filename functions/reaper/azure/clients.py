@@ -79,7 +79,7 @@ class Clients:
         self.pause: Callable[[float], None] = time.sleep
         self._credential, self._subscription, self._hosts, self._graph_quota = credential, subscription, hosts, graph_quota
         self._arm: ARMPipelineClient[HttpRequest, HttpResponse] = ARMPipelineClient(
-            hosts.arm, policies=reading_policies(credential, hosts.arm_scope, graph_quota), **TIMEOUTS
+            hosts.arm, policies=self._reading_policies(hosts.arm_scope), **TIMEOUTS
         )
         self._arm.__enter__()
         self._opened: dict[str, Any] = {}
@@ -104,10 +104,7 @@ class Clients:
             return client.send_request(request)
 
     def begin(self, operation: ArmOperation) -> Any | None:
-        """Begin a change by a public operation of the SDK, sent once, without waiting for its end. Raises azure-core's errors.
-
-        Returns None, or Azure's reply if it isn't the documented one.
-        """
+        """Begin a change by a public operation of the SDK, sent once. Returns Azure's reply if it isn't the documented one; raises its errors."""
         try:
             with _local_errors():
                 operation.begin(polling=False, error_map=PLAIN_ERRORS)
@@ -121,7 +118,21 @@ class Clients:
 
     def operations_client(self) -> MachineLearningServicesMgmtClient:
         """The SDK's client for changes by its public operations, each sent once."""
-        operations: MachineLearningServicesMgmtClient = self._opened_once("operations", self._operations_client)
+        # Imported here because only actions need it, and its thousands of models take time and memory to load.
+        from azure.mgmt.machinelearningservices import MachineLearningServicesMgmtClient
+
+        def new_client() -> MachineLearningServicesMgmtClient:
+            return MachineLearningServicesMgmtClient(
+                self._credential,
+                self._subscription,
+                base_url=self._hosts.arm,
+                api_version=API_VERSIONS["Microsoft.MachineLearningServices"],
+                credential_scopes=[self._hosts.arm_scope],
+                policies=self._changing_policies(),
+                **TIMEOUTS,
+            )
+
+        operations: MachineLearningServicesMgmtClient = self._opened_once("operations", new_client)
         return operations
 
     def read_once(self, key: Hashable, read: Callable[[], A]) -> A:
@@ -152,22 +163,15 @@ class Clients:
             return self._opened[key]
 
     def _changing_client(self) -> ARMPipelineClient[HttpRequest, HttpResponse]:
-        policies = changing_policies(self._credential, self._hosts.arm_scope)
-        return ARMPipelineClient(self._hosts.arm, policies=policies, **TIMEOUTS)
+        return ARMPipelineClient(self._hosts.arm, policies=self._changing_policies(), **TIMEOUTS)
 
-    def _operations_client(self) -> MachineLearningServicesMgmtClient:
-        # Imported here because only actions need it, and its thousands of models take time and memory to load.
-        from azure.mgmt.machinelearningservices import MachineLearningServicesMgmtClient
+    def _changing_policies(self) -> list[Any]:
+        """Each change is sent once, at once, and neither redirected nor repeated."""
+        return _policies(SendOncePolicy(self._credential, self._hosts.arm_scope))
 
-        return MachineLearningServicesMgmtClient(
-            self._credential,
-            self._subscription,
-            base_url=self._hosts.arm,
-            api_version=API_VERSIONS["Microsoft.MachineLearningServices"],
-            credential_scopes=[self._hosts.arm_scope],
-            policies=changing_policies(self._credential, self._hosts.arm_scope),
-            **TIMEOUTS,
-        )
+    def _reading_policies(self, scope: str) -> list[Any]:
+        """Of a client that only reads. Tokens are requested for `scope`."""
+        return _policies(ShortRetryPolicy(), self._graph_quota, ARMChallengeAuthenticationPolicy(self._credential, scope))
 
     def _metrics_client(self, region: str) -> MetricsClient:
         scope = self._hosts.metrics_scope
@@ -175,7 +179,7 @@ class Clients:
             str(self._hosts.metrics).replace("{region}", region),
             self._credential,
             audience=scope.removesuffix("/.default"),
-            policies=reading_policies(self._credential, scope, self._graph_quota),
+            policies=self._reading_policies(scope),
             **TIMEOUTS,
         )
 
@@ -228,28 +232,17 @@ class GraphQuotaPolicy(SansIOHTTPPolicy[Any, Any]):
     def on_response(self, request: PipelineRequest[Any], response: PipelineResponse[Any, Any]) -> None:
         headers = response.http_response.headers
         if headers.get(QUOTA_HEADER, "").strip() == "0":
+            parts = headers.get(RESET_HEADER, "").split(
+                ":"
+            )  # `00:00:05`; five seconds, the length of the window, if it can't be read
+            seconds = [int(p) * 60**i for i, p in enumerate(reversed(parts))] if all(p.isdigit() for p in parts) else [5]
             with self._lock:
-                self._free_at = time.monotonic() + _quota_reset_seconds(headers.get(RESET_HEADER, ""))
-
-
-def reading_policies(credential: TokenCredential, scope: str, graph_quota: GraphQuotaPolicy) -> list[Any]:
-    """The policies of a client that only reads, outermost first. Tokens are requested for `scope`."""
-    return _policies(ShortRetryPolicy(), graph_quota, ARMChallengeAuthenticationPolicy(credential, scope))
-
-
-def changing_policies(credential: TokenCredential, scope: str) -> list[Any]:
-    """The policies of a client that makes changes: each is sent once, at once, and neither redirected nor repeated."""
-    return _policies(SendOncePolicy(credential, scope))
+                self._free_at = time.monotonic() + sum(seconds)
 
 
 def _policies(*own: Any) -> list[Any]:
+    """Outermost first."""
     return [RequestIdPolicy(), UserAgentPolicy("ml-idle-reaper"), ProxyPolicy(), *own, HttpLoggingPolicy()]
-
-
-def _quota_reset_seconds(text: str) -> float:
-    """`00:00:05` in seconds. Five, the length of the quota's window, if it can't be read."""
-    parts = text.split(":")
-    return sum(int(p) * 60**i for i, p in enumerate(reversed(parts))) if all(p.isdigit() for p in parts) else 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,13 +255,13 @@ class AzureHosts:
     @property
     def arm_scope(self) -> str:
         """The scope of tokens for Resource Manager. A host that isn't a cloud, such as a proxy, takes tokens of the public cloud."""
-        return f"{self.arm if _host_of(self.arm).startswith('management.') else PUBLIC}/.default"
+        return f"{self.arm if (split_address(self.arm).hostname or '').startswith('management.') else PUBLIC}/.default"
 
     @property
     def metrics_scope(self) -> str:
         """The scope of tokens for the batch metrics hosts: one for all regions of a cloud."""
         own = (self.metrics or "").replace("{region}.", "")
-        return f"{own if _host_of(own).startswith('metrics.') else PUBLIC_METRICS}/.default"
+        return f"{own if (split_address(own).hostname or '').startswith('metrics.') else PUBLIC_METRICS}/.default"
 
 
 def hosts_from_env(environ: Mapping[str, str]) -> AzureHosts:
@@ -283,10 +276,6 @@ def _address_from_env(environ: Mapping[str, str], name: str) -> str | None:
         example = {"REAPER_METRICS_ENDPOINT": BATCH_HOSTS[PUBLIC]}.get(name, PUBLIC)
         raise SettingsError(f"{name}={text!r} isn't an address such as {example}; tokens are only sent over https")
     return text or None
-
-
-def _host_of(address: str) -> str:
-    return split_address(address).hostname or ""
 
 
 def new_credential(**limits: Any) -> DefaultAzureCredential:

@@ -8,7 +8,7 @@ https://learn.microsoft.com/rest/api/azureml/compute/list
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,15 @@ from reaper.azure.requests import (
     reading,
     region_key,
 )
-from reaper.azure.workspaces import PROVIDER, STANDALONE_KINDS, Workspace, WorkspaceList, comparable_id, workspace_request
+from reaper.azure.workspaces import (
+    PROVIDER,
+    STANDALONE_KINDS,
+    Workspace,
+    WorkspaceList,
+    comparable_id,
+    last_segment,
+    workspace_request,
+)
 from reaper.errors import CloudError, Reason, gone_as_partial
 from reaper.model import BilledPart, Resource
 
@@ -39,6 +47,7 @@ PERMISSIONS = (*workspaces.PERMISSIONS, PERMISSION)
 OPTIONAL_PARTS = ("lastOperation", "nodeStateCounts", "personalComputeInstanceSettings", "scaleSettings")
 REQUIRED_KEYS = ("id", "name", "properties")
 HUB, PROJECT = "hub", "project"
+CHANGING_STATES = {"Creating", "Updating", "Starting", "Stopping", "Restarting", "Resizing", "SettingUp", "UserSettingUp"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,16 +68,10 @@ class ComputeDetails:
     unseen_because: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Family:
-    """The IDs of the workspaces whose jobs may run on the computes of one. `unseen_because`: why jobs of others may too.
-
-    `home`: the same for all members of a family, whose lists repeat each other's computes.
-    """
-
-    home: str
-    job_workspaces: tuple[str, ...]
-    unseen_because: str | None = None
+Family = tuple[str, tuple[str, ...], str | None]
+"""A key that is the same for all workspaces that share computes, whose lists repeat each other's; the IDs of those whose jobs may run on them; and
+why jobs of others may too.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,9 +91,9 @@ class VisibleWorkspaces:
     listed: WorkspaceList
 
 
-def list_computes(cloud: CloudSession, compute_type: str) -> Iterator[Resource]:
-    """Every compute of that type; its kind completes it by `complete`. A workspace that can't be read is an error of the session, and hides no
-    other. Raises CloudError if the workspaces can't be listed.
+def list_computes(compute_type: str, complete: Callable[[Resource], Resource], cloud: CloudSession) -> Iterator[Resource]:
+    """`Kind.discover`: every compute of that type; `complete` makes a resource of its kind of it. A workspace that can't be read is an error of the
+    session, and hides no other. Raises CloudError if the workspaces can't be listed.
     """
     listed = workspaces.list_workspaces(cloud)
     visible = _link_workspaces(listed)
@@ -101,9 +104,9 @@ def list_computes(cloud: CloudSession, compute_type: str) -> Iterator[Resource]:
         parse = partial(_parse_if_type, compute_type=compute_type, cloud=cloud, space=space, kin=kin)
         for compute in filter(None, cloud.each(PERMISSION, rows, parse)):
             # A project lists the computes of its hub as well, and a list may have a compute under two spellings.
-            keys = {(kin.home, compute.name.lower(), compute.created), (compute.id.lower(),)}
+            keys = {(kin[0], compute.name.lower(), compute.created), (compute.id.lower(),)}
             if not keys & known:
-                yield compute
+                yield complete(compute)
             known |= keys
 
 
@@ -114,12 +117,14 @@ def complete(compute: Resource, kind: str, status: str, parts: tuple[BilledPart,
     return replace(compute, kind=kind, status=status, size=f"{vm_size}{nodes}" if vm_size else "", parts=parts)
 
 
-def read_compute_now(cloud: CloudSession, resource: Resource, compute_type: str) -> Resource:
-    """A compute of that type, with its workspace's tags, as they are now, from the source itself. Raises CloudError.
+def read_compute_now(
+    compute_type: str, complete: Callable[[Resource], Resource], cloud: CloudSession, resource: Resource
+) -> Resource:
+    """`Table.read_now`: a compute of that type, with its own and its workspace's tags as they are now, from the source itself. Raises CloudError.
 
     The compute comes last: a call before it may wait for minutes, and what it shows must be as of now.
     """
-    if resource.name.lower() != resource.id.rpartition("/")[2].lower():  # in a workflow, both come from what was handed over
+    if resource.name.lower() != last_segment(resource.id).lower():  # in a workflow, both come from what was handed over
         raise CloudError(
             Reason.REFUSED, PERMISSION, f"{resource.id} isn't named {resource.name}, whose metrics and jobs would be read"
         )
@@ -127,26 +132,23 @@ def read_compute_now(cloud: CloudSession, resource: Resource, compute_type: str)
     try:
         with gone_as_partial():
             space = workspaces.read_workspace_now(cloud, resource.details.workspace)
-            kin = _current_family(cloud, space)
+            listed = workspaces.list_workspaces(cloud, quietly=True)  # errors in other workspaces don't fail this look
     except CloudError:
-        read_row(cloud, resource.id)  # if it is gone itself, that is the reason
+        cloud.call(compute_request(resource.id))  # if it is gone itself, that is the reason
         raise
+    others = [other for other in listed.workspaces if other.key != space.key]
+    kin = _family_of(space, _link_workspaces(replace(listed, workspaces=[space, *others])))
     row = cloud.call(ArmRequest(permission=PERMISSION, path=resource.id, required_keys=REQUIRED_KEYS))
     parse = partial(_parse_if_type, compute_type=compute_type, cloud=cloud, space=space, kin=kin)
     compute = parse_row(PERMISSION, row, parse)
     if compute is None:
         raise CloudError(Reason.UNREADABLE, PERMISSION, f"{resource.id} is no longer of type {compute_type}")
-    return compute
+    return replace(complete(compute), id=resource.id, name=resource.name, stop_by=resource.stop_by)
 
 
-def read_row(cloud: CloudSession, compute_id: str) -> Json:
-    """A compute as Azure shows it now. Raises CloudError."""
-    return cloud.call(ArmRequest(permission=PERMISSION, path=compute_id, required_keys=("id", "properties")))
-
-
-def read_properties(cloud: CloudSession, compute_id: str) -> Json:
-    """What only the type of the compute has, as it is now. Raises CloudError."""
-    return properties_of(read_row(cloud, compute_id))
+def compute_request(compute_id: str) -> ArmRequest:
+    """Reads one compute."""
+    return ArmRequest(permission=PERMISSION, path=compute_id, required_keys=("id", "properties"))
 
 
 def properties_of(row: Json) -> Json:
@@ -157,13 +159,6 @@ def properties_of(row: Json) -> Json:
         if not all(isinstance(part, dict) for part in parts.values()) or not isinstance(properties.get("vmSize", ""), str | None):
             raise TypeError("a part is of another type than documented")
         return {**properties, **parts}
-
-
-def _current_family(cloud: CloudSession, space: Workspace) -> Family:
-    """The workspaces that the workspace, as just read, shares its computes with now. Errors in other workspaces don't fail this look."""
-    listed = workspaces.read_workspace_list(cloud)
-    others = [other for other in listed.workspaces if other.key != space.key]
-    return _family_of(space, _link_workspaces(replace(listed, workspaces=[space, *others])))
 
 
 def _list_rows(cloud: CloudSession, space: Workspace) -> list[Json]:
@@ -178,20 +173,18 @@ def _list_rows(cloud: CloudSession, space: Workspace) -> list[Json]:
 
 def _parse_if_type(row: Json, *, compute_type: str, cloud: CloudSession, space: Workspace, kin: Family) -> Resource | None:
     """The compute in the row; None if it is of another type. Raises TypeError if it names no type: it may be of any."""
-    written = row["properties"]["computeType"]
+    outer = row["properties"]
+    written = outer["computeType"]
     if not isinstance(written, str) or not written:
         raise TypeError("its computeType is missing")
-    return _parse_compute(row, cloud, space, kin) if written.lower() == compute_type.lower() else None
-
-
-def _parse_compute(row: Json, cloud: CloudSession, space: Workspace, kin: Family) -> Resource:
-    outer = row["properties"]
-    properties = properties_of(row)
+    if written.lower() != compute_type.lower():
+        return None
+    properties, (_, job_workspaces, unseen_because) = properties_of(row), kin
     last_operation = properties["lastOperation"].get("operationTime")
     times = (outer.get("modifiedOn"), properties.get("allocationStateTransitionTime"), last_operation)
     system = row.get("systemData") or {}
     return Resource(
-        kind=outer["computeType"],
+        kind=written,
         id=row["id"],
         name=row["name"],
         target=cloud.target,
@@ -202,8 +195,8 @@ def _parse_compute(row: Json, cloud: CloudSession, space: Workspace, kin: Family
         people=_people_of(properties, system),
         details=ComputeDetails(
             workspace=space,
-            job_workspaces=kin.job_workspaces,
-            unseen_because=kin.unseen_because,
+            job_workspaces=job_workspaces,
+            unseen_because=unseen_because,
             properties=properties,
             provisioning_state=str(outer.get("provisioningState") or ""),
             has_identity=bool(row.get("identity")),
@@ -250,18 +243,12 @@ def _family_of(space: Workspace, visible: VisibleWorkspaces) -> Family:
     """All workspaces that the visible `space` shares its computes with, as far as links lead. Any doubt is a reason to judge none of them."""
     members = _linked_keys(space.key, visible.links)
     if not space.shares_computes and len(members) == 1:
-        return Family(home=space.key, job_workspaces=(space.id,))
+        return space.key, (space.id,), None
     is_hub = any(visible.workspaces[key].kind == HUB or visible.workspaces[key].projects for key in members)
     users = tuple(
         visible.workspaces[key].id for key in dict.fromkeys([*members, *visible.strays, *(visible.unsorted if is_hub else ())])
     )
-    unseen = (
-        _own_hub_unknown_because(space, visible)
-        or _hub_unseen_because(members, visible)
-        or _projects_unseen_because(members, visible)
-        or _groups_unseen_because(members, visible)
-    )
-    return Family(home=min(members), job_workspaces=users, unseen_because=unseen)
+    return min(members), users, _unseen_because(space, [visible.workspaces[key] for key in members], visible)
 
 
 def _project_key(text: str, hub: Workspace, by_key: Mapping[str, Workspace]) -> str | None:
@@ -306,39 +293,22 @@ def _linked_keys(key: str, links: Mapping[str, set[str]]) -> list[str]:
     return list(known)
 
 
-def _own_hub_unknown_because(space: Workspace, visible: VisibleWorkspaces) -> str | None:
+def _unseen_because(space: Workspace, members: Sequence[Workspace], visible: VisibleWorkspaces) -> str | None:
+    """Why there may be workspaces that this identity can't see and whose jobs run on the computes of `space` and the other members."""
     if visible.listed.has_hidden_rows:
         return "a workspace can't be read at all, and may be a project whose jobs run on it"
     if space.key in visible.strays and (space.is_unreadable or space.kind == PROJECT):
         return f"the hub of its workspace {space.name} is unknown, so other projects' jobs may run on it"
+    # A hub names its projects, a project only its hub: if the hub isn't visible, any of its projects may not be either.
+    for member in members:
+        hub = visible.hub_of.get(member.key)
+        if member.hub and (hub is None or visible.workspaces[hub].is_unreadable):
+            return f"its hub {last_segment(member.hub)} isn't visible, and neither may be projects whose jobs run on it"
+    if missing := [last_segment(project) for member in members for project in visible.missing_projects[member.key]]:
+        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+        return f"its hub's projects {', '.join(missing[:3])}{more} aren't visible, and neither are their jobs"
+    # If other resource groups may not be read, only a hub that names its projects shows that there are no others.
+    silent = [member.name for member in members if member.kind != PROJECT and not member.projects]
+    if visible.listed.is_restricted and silent:
+        return f"its workspace {silent[0]} names no projects, and resource groups that may have some can't be read"
     return None
-
-
-def _hub_unseen_because(members: Iterable[str], visible: VisibleWorkspaces) -> str | None:
-    """A hub names its projects, a project only its hub: if the hub isn't visible, any of its projects may not be either."""
-    for key in members:
-        hub = visible.workspaces[key].hub
-        if hub and (key not in visible.hub_of or visible.workspaces[visible.hub_of[key]].is_unreadable):
-            return f"its hub {_last_segment(hub)} isn't visible, and neither may be projects whose jobs run on it"
-    return None
-
-
-def _groups_unseen_because(members: Iterable[str], visible: VisibleWorkspaces) -> str | None:
-    """If other resource groups may not be read, only a hub that names its projects shows that there are no others."""
-    silent = [
-        space.name for space in map(visible.workspaces.__getitem__, members) if space.kind != PROJECT and not space.projects
-    ]
-    if not visible.listed.is_restricted or not silent:
-        return None
-    return f"its workspace {silent[0]} names no projects, and resource groups that may have some can't be read"
-
-
-def _projects_unseen_because(members: Iterable[str], visible: VisibleWorkspaces) -> str | None:
-    missing = [_last_segment(project) for key in members for project in visible.missing_projects[key]]
-    more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
-    names = f"{', '.join(missing[:3])}{more}"
-    return f"its hub's projects {names} aren't visible, and neither are their jobs" if missing else None
-
-
-def _last_segment(id_: str) -> str:
-    return id_.rpartition("/")[2]

@@ -28,8 +28,8 @@ from reaper.acting.contract import (
 from reaper.acting.put_back import LeftBehind, put_back
 from reaper.azure import changes, deployments
 from reaper.azure.assets import require_assets
-from reaper.azure.deployments import DeploymentDetails
-from reaper.azure.reader import Scaling, State
+from reaper.azure.deployments import WRITE, WRITE_ENDPOINT, DeploymentDetails, endpoint_of
+from reaper.azure.reader import State
 from reaper.azure.requests import ArmChange, Json, latest_known, parse_time
 from reaper.errors import ActionWithdrawn, CloudError, Reason
 from reaper.model import Resource, SideChange, StepName
@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from reaper.azure.session import CloudSession
 
 MEMBERS = {**any_members("deployment", "endpoint", "assets"), "previous": PREVIOUS_MEMBERS}
-WRITE = f"{deployments.DEPLOYMENT_ROOT}/write"
+TRAFFIC = "traffic"
+"""What a delete changes beside its main call."""
 MAX_READS, PAUSE_S = 12, 5.0
 """How often, and every how many seconds, an endpoint is read until its new traffic is in place."""
 OWN_CHANGE_TAKES = timedelta(minutes=15)
@@ -63,30 +64,31 @@ def recorded_share(state: State) -> int:
     return deployments.traffic_percent(state["endpoint"], state["deployment"]["name"]) or 0
 
 
-def require_same_deployment(row: Json, manifest: Manifest) -> None:
-    """Raises CloudError unless it is the same deployment, or a restored one."""
-    if not is_recreated(row, manifest, "properties", "tags"):
-        changes.require_same(changes.identity(manifest.undo_state["deployment"]), changes.identity(row), WRITE)
-
-
 def is_recreated(row: Json, manifest: Manifest, *keys: str) -> bool:
-    """Whether it was created after the manifest, with the manifest's values of `keys`: as a restore creates it.
-
-    That is all that can be known, since Azure doesn't record who wrote what.
-    """
+    """Whether it was created after the manifest, with its values of `keys`, as a restore does it: Azure doesn't record who wrote what."""
     recorded, created = deployments.chosen_settings(manifest.undo_state["deployment"]), _created_at(row)
     now = deployments.chosen_settings(row)
     return created is not None and created > manifest.at and all(now.get(key) == recorded.get(key) for key in keys)
 
 
-def delete(share: Scaling, cloud: CloudSession, resource: Resource, manifest: Manifest, permit: Permit) -> str:
+def _set_share(cloud: CloudSession, deployment_id: str, state: State, percent: int) -> None:
+    """PUT replaces the whole endpoint, so the state has it as it was read just before."""
+    body, name = deployments.writable_body(state["endpoint"]), state["deployment"]["name"]
+    shares = deployments.traffic_by_name(state["endpoint"]) or {}
+    others = {key: value for key, value in shares.items() if key.lower() != name.lower()}
+    body["properties"] = {**body["properties"], deployments.TRAFFIC_KEY: {**others, name: percent}}
+    endpoint = endpoint_of(deployment_id)
+    changes.write(cloud, ArmChange(permission=WRITE_ENDPOINT, path=endpoint.path, body=body, method="PUT"), endpoint)
+
+
+def delete(cloud: CloudSession, resource: Resource, manifest: Manifest, permit: Permit) -> str:
     """Begin to delete it. If it gets traffic, set that to 0%, wait until that is in place, and look at everything again before."""
     percent, own_changes = recorded_share(manifest.undo_state), unchanged
     operation = changes.delete_deployment(cloud, resource.id)
     if percent:
         with permit():
-            _set_to_zero(share, cloud, resource, manifest)
-        _wait_until_settled(cloud, share, resource.id)
+            _set_to_zero(cloud, resource, manifest)
+        _wait_until_settled(cloud, resource.id)
         own_changes = partial(_without_own_change, resource)
         permit.after_wait(own_changes)
     with permit(own_changes):
@@ -95,27 +97,26 @@ def delete(share: Scaling, cloud: CloudSession, resource: Resource, manifest: Ma
     return f"{moved}deletion started; the next sweep checks the result"
 
 
-def _set_to_zero(share: Scaling, cloud: CloudSession, resource: Resource, manifest: Manifest) -> None:
-    """PUT replaces the whole endpoint. It is read once more, in case its tags changed since the permit's own look."""
-    endpoint, name = cloud.call_once(share.of(resource.id)), manifest.undo_state["deployment"]["name"]
+def _set_to_zero(cloud: CloudSession, resource: Resource, manifest: Manifest) -> None:
+    """The endpoint is read once more, in case its tags changed since the permit's own look."""
+    endpoint, name = cloud.call(endpoint_of(resource.id), once=True), manifest.undo_state["deployment"]["name"]
     if deployments.endpoint_digest(endpoint, name) != resource.details.endpoint_digest:
         raise CloudError(Reason.REFUSED, resource.kind, "its endpoint's settings changed a moment ago")
-    state = {**manifest.undo_state, "endpoint": endpoint}
-    changes.write(cloud, share.change(resource.id, state, {share.number: share.to}), share.of(resource.id))
+    _set_share(cloud, resource.id, {**manifest.undo_state, "endpoint": endpoint}, 0)
 
 
-def _wait_until_settled(cloud: CloudSession, share: Scaling, resource_id: str) -> None:
+def _wait_until_settled(cloud: CloudSession, resource_id: str) -> None:
     """Wait up to a minute until the endpoint's new traffic is in place. Raises CloudError."""
     state = ""
     for reads in range(MAX_READS):
         if reads:
             cloud.clients.pause(PAUSE_S)
-        state = _state_of(cloud.call(share.of(resource_id)))
+        state = _state_of(cloud.call(endpoint_of(resource_id)))
         if state == "Succeeded":
             return
         if state not in deployments.CHANGING_STATES:
             break
-    raise CloudError(Reason.REFUSED, share.permissions[0], f"its endpoint's state is {state}, so it wasn't deleted")
+    raise CloudError(Reason.REFUSED, WRITE_ENDPOINT, f"its endpoint's state is {state}, so it wasn't deleted")
 
 
 def _without_own_change(before: Resource, now: Resource) -> Resource:
@@ -129,15 +130,15 @@ def _without_own_change(before: Resource, now: Resource) -> Resource:
     return replace(now, details=own, status=deployments.status_text(own), changed=before.changed)
 
 
-def side_changes(share: Scaling, manifest: Manifest) -> tuple[SideChange, ...]:
-    """Its share of the traffic, which is set to 0% before it is deleted."""
+def side_changes(manifest: Manifest) -> tuple[SideChange, ...]:
+    """Its share of the traffic, which is set to 0% before it is deleted. No other action has any."""
     percent = recorded_share(manifest.undo_state) if manifest.action is StepName.DELETE else 0
-    return (SideChange(what=share.what, before=percent, ours=0),) if percent else ()
+    return (SideChange(what=TRAFFIC, before=percent, ours=0),) if percent else ()
 
 
-def put_back_share(share: Scaling, cloud: CloudSession, resource: Resource, interrupted: Interrupted) -> PutBackResult:
+def put_back_share(cloud: CloudSession, resource: Resource, interrupted: Interrupted) -> PutBackResult:
     """Settle an interrupted delete: `ActionFunctions.put_back`. Raises CloudError if it can't be known now how it ended."""
-    change = next((change for change in interrupted.changes if change.what == share.what), None)
+    change = next((change for change in interrupted.changes if change.what == TRAFFIC), None)
     if change is None:
         return nothing_to_put_back(cloud, resource, interrupted)
     own_change, state = change, dict[str, Json]()
@@ -146,43 +147,41 @@ def put_back_share(share: Scaling, cloud: CloudSession, resource: Resource, inte
         row = cloud.find(deployments.deployment_request(resource.id))
         if row is None:
             return _settled(HalfDone.DONE, "it is deleted")
-        state.update(deployment=row, endpoint=cloud.call(share.of(resource.id)))
-        return _left_behind(share, state, interrupted, own_change)
-
-    def set_back() -> None:
-        changes.write(cloud, share.change(resource.id, state, {share.number: own_change.before}), share.of(resource.id))
+        state.update(deployment=row, endpoint=cloud.call(endpoint_of(resource.id)))
+        return _left_behind(state, interrupted, own_change)
 
     def pause(tries: int) -> None:
         cloud.clients.pause(PAUSE_S)
 
-    return put_back(look, set_back, pause)
+    return put_back(look, partial(_set_share, cloud, resource.id, state, own_change.before), pause)
 
 
 def _settled(state: HalfDone, because: str) -> LeftBehind:
     return LeftBehind(settled=PutBackResult(state=state, because=because))
 
 
-def _left_behind(share: Scaling, state: State, interrupted: Interrupted, change: SideChange) -> LeftBehind:
+def _left_behind(state: State, interrupted: Interrupted, change: SideChange) -> LeftBehind:
     row, endpoint = state["deployment"], state["endpoint"]
     if interrupted.created is None or _created_at(row) != interrupted.created:
-        return _settled(HalfDone.LEFT, f"it may be another deployment by now, so its {share.what} stays as it is")
+        return _settled(HalfDone.LEFT, "it may be another deployment by now, so its traffic stays as it is")
     if _state_of(row) == "Deleting":
         return _settled(HalfDone.DONE, "it is being deleted")
-    is_back, busy = share.section(state)[share.number] == change.before, _state_of(endpoint) in deployments.CHANGING_STATES
+    percent, progress = deployments.traffic_percent(endpoint, row["name"]), _state_of(endpoint)
+    if percent is None:
+        text = "its share of its endpoint's traffic can't be read"
+        raise CloudError(Reason.UNREADABLE, deployments.READ_ENDPOINTS, text)
+    busy = CloudError(Reason.REFUSED, WRITE_ENDPOINT, f"its endpoint is still {progress}")
     return LeftBehind(
-        is_back=is_back,
-        left_because=None if is_back else _left_because(share, state, interrupted.begun_at, change),
-        busy_because=CloudError(Reason.REFUSED, share.permissions[0], f"its endpoint is still {_state_of(endpoint)}")
-        if busy
-        else None,
-        told=f"its {share.what} was at {share.text(change.ours)}, and setting it back to {share.text(change.before)} has begun",
+        is_back=percent == change.before,
+        left_because=None if percent == change.before else _left_because(state, percent, interrupted.begun_at, change),
+        busy_because=busy if progress in deployments.CHANGING_STATES else None,
+        told=f"its traffic was at {change.ours}%, and setting it back to {change.before}% has begun",
     )
 
 
-def _left_because(share: Scaling, state: State, begun_at: datetime, change: SideChange) -> str | None:
+def _left_because(state: State, percent: int, begun_at: datetime, change: SideChange) -> str | None:
     """What shows that its traffic was changed after the action, or may have been."""
     row, endpoint = state["deployment"], state["endpoint"]
-    percent = share.section(state)[share.number]
     if others := deployments.other_shares(endpoint, row["name"]):
         return f"its {change.before}% of the traffic goes to {', '.join(sorted(others))} by now, so it stays as it is"
     if percent != change.ours:
@@ -194,35 +193,28 @@ def _left_because(share: Scaling, state: State, begun_at: datetime, change: Side
     return None
 
 
-def recreate(share: Scaling, cloud: CloudSession, manifest: Manifest) -> UndoResult:
-    """Create it, or go on if it exists: once it is ready, its traffic is restored.
-
-    Raises CloudError, and changes nothing, if the existing one isn't the reaper's.
-    """
+def recreate(cloud: CloudSession, manifest: Manifest) -> UndoResult:
+    """Create it, or restore the traffic of one that is ready. Raises CloudError, and changes nothing, if that isn't the reaper's."""
     recorded, percent = manifest.undo_state["deployment"], recorded_share(manifest.undo_state)
-    endpoint = cloud.call(share.of(manifest.id))
+    endpoint = cloud.call(endpoint_of(manifest.id))
     before, now = changes.identity(manifest.undo_state["endpoint"]), changes.identity(endpoint)
     changes.require_same(before, now, deployments.READ_ENDPOINTS, "its endpoint")
     row = cloud.find(deployments.deployment_request(manifest.id))
     if row is None or (_is_own_creation(row, manifest) and _state_of(row) in deployments.BROKEN_STATES):
-        return _start_creation(cloud, manifest.id, recorded, percent)
+        change = ArmChange(permission=WRITE, path=manifest.id, body=deployments.writable_body(recorded), method="PUT")
+        changes.write(cloud, change, endpoint_of(manifest.id))
+        missing = [_waiting("it isn't ready yet", percent)]
+        if "systemassigned" in str((recorded.get("identity") or {}).get("type")).lower():
+            missing.append("its system-assigned identity is a new one: recreate the role assignments of the old one")
+        because = f"recreating it has begun, with its settings, its tags and {recorded['sku']['capacity']} instances"
+        return UndoResult(because=because, not_restored=tuple(missing), run_again=True)
     if (state := _state_of(row)) in deployments.CHANGING_STATES:
         return _exists(_waiting(f"it is still {state}", percent), run_again=True)
     changes.require_settled(state, WRITE)
     if state != "Succeeded":
         text = f"a deployment {recorded['name']} exists, but its state is {state}: run it again when it is gone"
         raise CloudError(Reason.REFUSED, WRITE, text)
-    return _restore_share(share, cloud, manifest, endpoint)
-
-
-def _start_creation(cloud: CloudSession, deployment_id: str, recorded: Json, percent: int) -> UndoResult:
-    change = ArmChange(permission=WRITE, path=deployment_id, body=deployments.writable_body(recorded), method="PUT")
-    changes.write(cloud, change, deployments.endpoint_request(deployments.endpoint_id(deployment_id)))
-    missing = [_waiting("it isn't ready yet", percent)]
-    if "systemassigned" in str((recorded.get("identity") or {}).get("type")).lower():
-        missing.append("its system-assigned identity is a new one: recreate the role assignments of the old one")
-    because = f"recreating it has begun, with its settings, its tags and {recorded['sku']['capacity']} instances"
-    return UndoResult(because=because, not_restored=tuple(missing), run_again=True)
+    return _restore_share(cloud, manifest, endpoint)
 
 
 def _is_own_creation(row: Json, manifest: Manifest) -> bool:
@@ -240,7 +232,7 @@ def _is_own_creation(row: Json, manifest: Manifest) -> bool:
     return False
 
 
-def _restore_share(share: Scaling, cloud: CloudSession, manifest: Manifest, endpoint: Json) -> UndoResult:
+def _restore_share(cloud: CloudSession, manifest: Manifest, endpoint: Json) -> UndoResult:
     """It exists and is ready. Its share is restored unless another deployment has it by now."""
     name, percent = manifest.undo_state["deployment"]["name"], recorded_share(manifest.undo_state)
     if not percent or deployments.traffic_percent(endpoint, name) == percent:
@@ -250,8 +242,8 @@ def _restore_share(share: Scaling, cloud: CloudSession, manifest: Manifest, endp
     if (progress := _state_of(endpoint)) != "Succeeded":
         return _exists(_waiting(f"its endpoint is still {progress}", percent), run_again=True)
     try:
-        state = {**manifest.undo_state, "endpoint": cloud.call(share.of(manifest.id))}
-        changes.write(cloud, share.change(manifest.id, state, {share.number: percent}), share.of(manifest.id))
+        state = {**manifest.undo_state, "endpoint": cloud.call(endpoint_of(manifest.id))}
+        _set_share(cloud, manifest.id, state, percent)
     except CloudError as error:
         if error.reason is Reason.GONE:
             raise

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from reaper.azure import assets, workspaces
 from reaper.azure.requests import ArmRequest, Json, parse_time, reading, valid_count
-from reaper.azure.workspaces import PROVIDER, TYPE, Workspace, comparable_id, workspace_request
+from reaper.azure.workspaces import PROVIDER, TYPE, Workspace, comparable_id, last_segment, workspace_request
 from reaper.errors import CloudError, Reason, gone_as_partial
 from reaper.model import Resource
 
@@ -36,6 +36,7 @@ DEPLOYMENT_ROOT = f"{ENDPOINT_ROOT}/deployments"
 ASSIGN_IDENTITY = "Microsoft.ManagedIdentity/userAssignedIdentities/assign/action"
 """Needed on each user-assigned identity of an endpoint that is written, though nothing about it changes."""
 READ_ENDPOINTS, READ_DEPLOYMENTS = f"{ENDPOINT_ROOT}/read", f"{DEPLOYMENT_ROOT}/read"
+WRITE_ENDPOINT, WRITE, DELETE = f"{ENDPOINT_ROOT}/write", f"{DEPLOYMENT_ROOT}/write", f"{DEPLOYMENT_ROOT}/delete"
 PERMISSIONS = (*workspaces.PERMISSIONS, READ_ENDPOINTS, READ_DEPLOYMENTS)
 GRAPH_TYPES = (f"{TYPE}/onlineEndpoints", f"{TYPE}/onlineEndpoints/deployments")
 REQUIRED_KEYS = ("id", "name", "properties")
@@ -53,10 +54,7 @@ LAST_OPERATION_PROPERTY = "azureasyncoperationuri"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """A deployment, its endpoint (empty if that wasn't listed) and its workspace, each as Azure returned it.
-
-    `siblings`: the names of the other deployments of its endpoint.
-    """
+    """As Azure returned each. `endpoint`: empty if it wasn't listed. `siblings`: the names of the endpoint's other deployments."""
 
     row: Json
     endpoint: Json
@@ -146,19 +144,16 @@ def _list_rows(cloud: CloudSession) -> Iterator[Deployment]:
     deployments |= _list_below(cloud, READ_DEPLOYMENTS, "deployments", bare)
     names: dict[str, set[str]] = defaultdict(set)
     for key in deployments:
-        names[_id_above(key, "deployments")].add(_last_segment(key))
+        names[_id_above(key, "deployments")].add(last_segment(key))
     for key, row in deployments.items():
         above = _id_above(key, "deployments")
         if space := spaces.get(_id_above(key, "onlineendpoints")):
-            siblings = frozenset(names[above] - {_last_segment(key)})
+            siblings = frozenset(names[above] - {last_segment(key)})
             yield Deployment(row=row, endpoint=endpoints.get(above, {}), workspace=space, siblings=siblings)
 
 
 def _rows_from_graph(cloud: CloudSession) -> tuple[dict[str, Json], dict[str, Json]]:
-    """The endpoints and deployments that Resource Graph shows, by ID in lower case.
-
-    None if it fails: then each workspace is asked directly, which costs calls and loses nothing.
-    """
+    """Those that Resource Graph shows, by ID in lower case. None if it fails: then each workspace is asked, which costs calls and loses nothing."""
     by_type: dict[str, dict[str, Json]] = {name.lower(): {} for name in GRAPH_TYPES}
     with suppress(CloudError):
         for row in list(workspaces.list_resources(cloud, *GRAPH_TYPES)):
@@ -232,16 +227,16 @@ def read_deployment_now(cloud: CloudSession, deployment_id: str, space: Workspac
     above = endpoint_id(deployment_id)
     try:
         with gone_as_partial():
-            workspaces.read_subscription_now(cloud)
+            workspaces.read_subscription(cloud, again=True)
             space = workspaces.read_workspace_now(cloud, space)
             rows = cloud.paged_rows(READ_DEPLOYMENTS, f"{above}/deployments", required_keys=REQUIRED_KEYS)
-            names = frozenset(_last_segment(other["id"].lower()) for other in rows)
+            names = frozenset(last_segment(other["id"].lower()) for other in rows)
             endpoint = cloud.call(endpoint_request(above))
     except CloudError:
         cloud.call(deployment_request(deployment_id))  # if it is gone itself, that is the reason
         raise
     row = cloud.call(deployment_request(deployment_id))
-    return Deployment(row=row, endpoint=endpoint, workspace=space, siblings=names - {_last_segment(deployment_id.lower())})
+    return Deployment(row=row, endpoint=endpoint, workspace=space, siblings=names - {last_segment(deployment_id.lower())})
 
 
 def read_row_and_endpoint(
@@ -265,21 +260,18 @@ def endpoint_request(endpoint: str) -> ArmRequest:
 
 
 def is_gone(cloud: CloudSession, resource_id: str) -> bool:
-    """Whether a deployment or endpoint no longer exists. Raises CloudError.
+    """Whether a deployment no longer exists. Resource Graph goes on showing it for minutes, so Azure ML itself is asked. Raises CloudError."""
+    return cloud.find(deployment_request(resource_id)) is None
 
-    Resource Graph goes on showing deleted resources for minutes, so Azure ML itself is asked.
-    """
-    request = deployment_request if "/deployments/" in resource_id.lower() else endpoint_request
-    return cloud.find(request(resource_id)) is None
+
+def endpoint_of(deployment_id: str) -> ArmRequest:
+    """Reads the endpoint that a deployment belongs to."""
+    return endpoint_request(endpoint_id(deployment_id))
 
 
 def endpoint_id(deployment_id: str) -> str:
     """The ID of the endpoint that a deployment belongs to."""
     return deployment_id[: len(_id_above(deployment_id, "deployments"))]
-
-
-def _last_segment(resource_id: str) -> str:
-    return resource_id.rpartition("/")[2]
 
 
 def _id_above(resource_id: str, collection: str) -> str:
@@ -288,27 +280,24 @@ def _id_above(resource_id: str, collection: str) -> str:
 
 
 def with_autoscale(cloud: CloudSession, resource: Resource) -> Resource:
-    """The same, with what Azure Monitor's autoscale would undo. Autoscale is only read for a deployment that could be scaled in."""
+    """The same, with what Azure Monitor's autoscale would undo: the most instances that a profile keeps, or its default, which applies while
+    metrics are missing. Only read for a deployment that could be scaled in, and once for the whole subscription: a setting may be in another
+    resource group than what it scales.
+    """
     details: DeploymentDetails = resource.details
     if details.on_kubernetes or (details.instances or 0) <= 1:
         return resource
     try:
-        minimum = _minimum_instances(cloud, resource.id)
+        settings = cloud.read_once("autoscale", partial(_autoscale_by_target, cloud))
+        with reading(READ_AUTOSCALE, "an autoscale setting"):
+            enabled = [row["properties"] for row in settings.get(resource.id.lower(), ()) if row["properties"].get("enabled")]
+            capacities = [profile["capacity"] for properties in enabled for profile in properties["profiles"]]
+            minimum = max((int(capacity[bound]) for capacity in capacities for bound in ("minimum", "default")), default=0)
         keeps = f"its Azure Monitor autoscale keeps at least {minimum} instances and would undo a scale-in"
         because = keeps if minimum > 1 else None
     except CloudError as error:
         because = f"{AUTOSCALE} couldn't be read: {error}"
     return replace(resource, details=replace(details, autoscale_because=because))
-
-
-def _minimum_instances(cloud: CloudSession, resource_id: str) -> int:
-    """The most instances that any profile of its autoscale keeps; 0 if it has none. Raises CloudError.
-
-    The settings of the whole subscription are read, once for all: one may be in another resource group than what it scales.
-    """
-    settings = cloud.read_once("autoscale", partial(_autoscale_by_target, cloud))
-    with reading(READ_AUTOSCALE, "an autoscale setting"):
-        return max((minimum for row in settings.get(resource_id.lower(), ()) for minimum in _profile_minimums(row)), default=0)
 
 
 def autoscale_path(subscription: str) -> str:
@@ -322,13 +311,6 @@ def _autoscale_by_target(cloud: CloudSession) -> dict[str, list[Json]]:
         for row in cloud.paged_rows(READ_AUTOSCALE, path, required_keys=("id", "properties")):
             settings.setdefault(str(row["properties"].get("targetResourceUri")).lower(), []).append(row)
     return settings
-
-
-def _profile_minimums(row: Json) -> Iterator[int]:
-    """The minimum of each profile, and its default, which applies while metrics are missing."""
-    if row["properties"].get("enabled"):
-        for profile in row["properties"]["profiles"]:
-            yield from (int(profile["capacity"][bound]) for bound in ("minimum", "default"))
 
 
 def traffic_by_name(endpoint: Mapping[str, Any], map_key: str = TRAFFIC_KEY) -> dict[str, Any] | None:
@@ -346,12 +328,6 @@ def traffic_percent(endpoint: Mapping[str, Any], name: str, map_key: str = TRAFF
     own = [value for key, value in shares.items() if key.lower() == name.lower()] or [0]
     are_valid = all(isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 100 for value in own)
     return sum(own) if are_valid else None
-
-
-def with_traffic_percent(endpoint: Mapping[str, Any], name: str, percent: int) -> dict[str, Any]:
-    """The map with this deployment's percentage set and all others unchanged."""
-    shares = traffic_by_name(endpoint) or {}
-    return {key: value for key, value in shares.items() if key.lower() != name.lower()} | {name: percent}
 
 
 def other_shares(endpoint: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -389,11 +365,9 @@ def writable_body(body: Mapping[str, Any]) -> Json:
     """What PUT accepts of an endpoint or deployment as it was read: all but what Azure fills in."""
     outer = {key: body[key] for key in ("location", "kind", "tags", "sku") if body.get(key) is not None}
     properties = {key: value for key, value in body["properties"].items() if key not in READ_ONLY_PROPERTIES}
-    identity = body.get("identity")
-    return {**outer, "properties": properties} | ({"identity": _identity_to_write(identity)} if identity else {})
-
-
-def _identity_to_write(identity: Mapping[str, Any]) -> Json:
-    """Identities by type and name. Azure assigns their object IDs."""
-    users = identity.get("userAssignedIdentities")
-    return {"type": identity["type"]} | ({"userAssignedIdentities": {user: {} for user in users}} if users else {})
+    if identity := body.get("identity"):  # by type and name: Azure assigns their object IDs
+        users = identity.get("userAssignedIdentities")
+        outer["identity"] = {"type": identity["type"]} | (
+            {"userAssignedIdentities": {user: {} for user in users}} if users else {}
+        )
+    return {**outer, "properties": properties}

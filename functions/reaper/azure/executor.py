@@ -16,12 +16,11 @@ from reaper.acting.contract import (
     UndoResult,
     UndoState,
     any_members,
-    no_side_changes,
-    nothing_to_put_back,
 )
 from reaper.azure import changes, computes, deletion
-from reaper.azure.deployments import deployment_request
-from reaper.azure.reader import Action, Deletion, Scaling, State, Table, compute_request
+from reaper.azure.computes import compute_request
+from reaper.azure.deployments import WRITE, deployment_request
+from reaper.azure.reader import Action, Deletion, Scaling, State, Table
 from reaper.azure.requests import ArmChange, Json, duration_seconds
 from reaper.errors import ActionWithdrawn, CloudError, Reason
 from reaper.kind import StartStop
@@ -35,7 +34,6 @@ def functions_of(table: Table) -> ActionFunctions[CloudSession]:
     """How the actions of that kind are made and undone."""
     by = ("by",) if table.native else ()
     members = {**any_members(*by, *table.saved), "was": changes.IDENTITY_MEMBERS} if table.saved else deletion.MEMBERS
-    first = next((action.first for action in table.actions.values() if isinstance(action, Deletion)), None)
     return ActionFunctions(
         read_now=table.read_now,
         read_undo_state=partial(_read_undo_state, table),
@@ -44,15 +42,15 @@ def functions_of(table: Table) -> ActionFunctions[CloudSession]:
         undo_permissions=table.undo_permissions,
         undo_members={step: members for step in table.actions if step is not StepName.START},
         id_pattern=changes.COMPUTE_ID if table.saved else changes.DEPLOYMENT_ID,
-        side_changes=partial(deletion.side_changes, first) if first else no_side_changes,
-        put_back=partial(deletion.put_back_share, first) if first else nothing_to_put_back,
+        side_changes=deletion.side_changes,
+        put_back=deletion.put_back_share,
     )
 
 
 def _read_undo_state(table: Table, cloud: CloudSession, resource: Resource, step: StepName, earlier: Earlier) -> UndoState:
     """What the resource is like. Raises CloudError if it couldn't be recognized or recreated later."""
-    if not isinstance(table.actions[step], StartStop):
-        changes.require_known_creation(resource)
+    if resource.created is None and not isinstance(table.actions[step], StartStop):
+        raise CloudError(Reason.REFUSED, resource.kind, f"it {changes.UNKNOWN_CREATION}")
     if table.saved:
         return _state_of_compute(table, resource, step)
     return {**deletion.read_state(cloud, resource, step), "previous": earlier.record}
@@ -61,7 +59,8 @@ def _read_undo_state(table: Table, cloud: CloudSession, resource: Resource, step
 def _state_of_compute(table: Table, resource: Resource, step: StepName) -> UndoState:
     by = {"by": resource.stop_by if step is StepName.STOP else None} if table.native else {}
     saved = {name: resource.details.properties.get(name) for name in table.saved}
-    return {**by, **saved, "was": changes.compute_identity_of(resource)}
+    created = resource.created.isoformat() if resource.created else None
+    return {**by, **saved, "was": {changes.CREATED_KEY: created, "size": resource.details.properties.get("vmSize")}}
 
 
 def _shape(table: Table, step: StepName, by: str | None) -> Action:
@@ -85,7 +84,7 @@ def _perform(table: Table, cloud: CloudSession, resource: Resource, manifest: Ma
     if isinstance(action, Scaling):
         return ActionResult(because=_scale(action, cloud, resource, manifest, permit))
     if isinstance(action, Deletion):
-        return ActionResult(because=deletion.delete(action.first, cloud, resource, manifest, permit))
+        return ActionResult(because=deletion.delete(cloud, resource, manifest, permit))
     operation = changes.compute_operation(cloud, resource.id, action.call)
     with permit():
         changes.write(cloud, operation, compute_request(resource.id))
@@ -99,7 +98,7 @@ def _scale(scaling: Scaling, cloud: CloudSession, resource: Resource, manifest: 
     change = scaling.change(resource.id, manifest.undo_state, wanted)
     with permit():
         changes.write(cloud, change, scaling.of(resource.id))
-    outcome = f"{scaling.outcome.format(**before)}{scaling.doubt(resource)}"
+    outcome = f"{scaling.outcome.format(**before)}{scaling.doubt(resource) or ''}"
     if not scaling.is_checked:
         return outcome
     after = _section_now(scaling, cloud, resource.id)
@@ -132,7 +131,7 @@ def _undo(table: Table, cloud: CloudSession, manifest: Manifest) -> UndoResult:
     try:
         return _undo_action(table, cloud, manifest)
     except CloudError as error:
-        if not changes.is_refused_for_now(error):
+        if error.reason is not Reason.THROTTLED and not error.code.startswith("409"):  # still at work on the resource
             raise
         message = str(error).removeprefix(f"{error.operation}: ")
         raise error.reworded(f"{message}; {changes.RUN_AGAIN_LATER}") from error
@@ -141,12 +140,12 @@ def _undo(table: Table, cloud: CloudSession, manifest: Manifest) -> UndoResult:
 def _undo_action(table: Table, cloud: CloudSession, manifest: Manifest) -> UndoResult:
     action = _shape(table, manifest.action, manifest.undo_state.get("by", "stop"))
     if isinstance(action, Deletion):
-        return deletion.recreate(action.first, cloud, manifest)
+        return deletion.recreate(cloud, manifest)
     row = cloud.call(compute_request(manifest.id) if table.saved else deployment_request(manifest.id))
     if table.saved:
         changes.require_same(manifest.undo_state.get("was") or {}, changes.identity(row), table.name)
-    else:
-        deletion.require_same_deployment(row, manifest)
+    elif not deletion.is_recreated(row, manifest, "properties", "tags"):
+        changes.require_same(changes.identity(manifest.undo_state["deployment"]), changes.identity(row), WRITE)
     if isinstance(action, StartStop):
         return _start_again(action, cloud, manifest.id, str(computes.properties_of(row).get("state")))
     changes.require_settled(row["properties"].get("provisioningState"), action.permissions[0])

@@ -6,18 +6,18 @@ archived jobs, pipeline steps and default computes: https://learn.microsoft.com/
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
-from reaper.azure.reader import needs_closer_look
+from reaper.azure.reader import each
 from reaper.azure.requests import Json, latest_known, parse_row, parse_time, reading
 from reaper.azure.workspaces import PROVIDER
 from reaper.errors import CloudError
 from reaper.model import Role
-from reaper.observation import Observation, Reading, Window
+from reaper.observation import Observation, Reading
 
 if TYPE_CHECKING:
     from reaper.azure.session import CloudSession
@@ -44,21 +44,9 @@ class JobsByCompute:
     unreadable: dict[str, CloudError] = field(default_factory=dict)
 
 
-def with_jobs(cloud: CloudSession, observations: Sequence[Observation], window: Window) -> Iterable[Observation]:
-    """The computes that were silent, with their jobs."""
-    return cloud.map_concurrently(partial(_with_jobs, cloud), observations)
-
-
-def _with_jobs(cloud: CloudSession, observation: Observation) -> Observation:
+@each
+def with_jobs(cloud: CloudSession, observation: Observation) -> Observation:
     """In use because of an unfinished job. Unknown if jobs can't be read, or may be those of projects that this identity can't see."""
-    if not needs_closer_look(observation):
-        return observation
-    observation = _with_visible_jobs(cloud, observation)
-    because = observation.resource.details.unseen_because
-    return replace(observation, unknown_because=because) if because and not observation.in_use_because else observation
-
-
-def _with_visible_jobs(cloud: CloudSession, observation: Observation) -> Observation:
     name = observation.resource.name.lower()
     times: list[datetime | None] = []
     unknown = ""
@@ -77,14 +65,12 @@ def _with_visible_jobs(cloud: CloudSession, observation: Observation) -> Observa
         times.append(jobs.finished_at.get(name))
     reading = Reading(signal="jobs", role=Role.ACTIVITY, event_at=latest_known(*times))
     observation = replace(observation, readings=(*observation.readings, reading))
+    unknown = observation.resource.details.unseen_because or unknown
     return replace(observation, unknown_because=unknown) if unknown else observation
 
 
 def _read_jobs(cloud: CloudSession, workspace_id: str) -> JobsByCompute:
-    """Every job is read: the oldest may be the one that is still paused.
-
-    Raises CloudError if a job can't be read and may be on any compute. If it plainly names its computes, it is unreadable only for those.
-    """
+    """Every job: the oldest may be the one that is still paused. Raises CloudError if one can't be read and may be on any compute."""
     jobs = JobsByCompute()
     query, required_keys = {"listViewType": "All"}, ("id", "name", "properties")
     for row in cloud.paged_rows(PERMISSION, f"{workspace_id}/jobs", query, required_keys=required_keys):
@@ -140,10 +126,7 @@ def _last_seen_at(row: Json, free: Json) -> datetime | None:
 
 
 def _named_computes(value: object, key: str = "") -> Iterator[str]:
-    """The computes that a job names anywhere: by ARM ID, or by plain name under a key about a compute, such as `_azureml.ClusterName`.
-
-    Raises TypeError if what is documented as a compute's name isn't a string.
-    """
+    """Those named anywhere: by ARM ID, or under a key such as `_azureml.ClusterName`. Raises TypeError if a documented name isn't a string."""
     if key in COMPUTE_KEYS and not _is_text_or_list(value):
         raise TypeError(f"its {key} isn't a string")
     if isinstance(value, dict):

@@ -13,10 +13,10 @@ from __future__ import annotations
 import math
 import re
 from array import array
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -41,15 +41,13 @@ UNPUBLISHED_SENTENCE = re.compile(
 )
 """How Azure Monitor says that a custom namespace was never published to. Any other 400 is a failure."""
 
-GoneCheck = Callable[[str], bool]
-"""Whether the resource with this ID no longer exists. Raises CloudError."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricQuery:
     """Metrics of one namespace under one aggregation, split by the values of one dimension or not at all; `max_series` series at most.
 
     `is_published_by_us`: the namespace may not exist, so each resource is asked alone, and a 400 can mean that there is no series.
+    `is_gone(cloud, id)` is asked about a resource whose metrics aren't found: the list that named it may lag behind. Raises CloudError.
     """
 
     namespace: str
@@ -57,6 +55,7 @@ class MetricQuery:
     aggregation: str
     split_by: str | None = None
     is_published_by_us: bool = False
+    is_gone: Callable[[CloudSession, str], bool] | None = None
     max_series: int = 10_000
 
 
@@ -130,42 +129,24 @@ class MetricResults:
         return self.indexes[stamp]
 
 
-def fetch_metrics(
-    cloud: CloudSession,
-    sources: Sequence[MetricSource],
-    query: MetricQuery,
-    window: Window,
-    is_gone: GoneCheck = lambda resource_id: False,
-) -> MetricResults:
-    """The query's results. A failed call is added to the session's errors; its results stay empty and incomplete.
-
-    `is_gone` is asked about a resource whose metrics aren't found: the list that named it may lag behind.
-    """
-    results = MetricResults(window=replace(window, start=max(window.start, _oldest_kept(window.end))))
+def fetch_metrics(cloud: CloudSession, sources: Sequence[MetricSource], query: MetricQuery, window: Window) -> MetricResults:
+    """The query's results. A failed call is added to the session's errors; its results stay empty and incomplete."""
+    oldest_kept = (window.end - METRIC_RETENTION + STEP - timedelta.resolution).replace(minute=0, second=0, microsecond=0)
+    results = MetricResults(window=replace(window, start=max(window.start, oldest_kept)))
     unique = list({source.id.lower(): source for source in sources}.values())
     single = [source for source in unique if query.is_published_by_us or not source.region]
+    by_region: dict[str, list[MetricSource]] = defaultdict(list)
+    for source in unique:
+        if source.region and not query.is_published_by_us:
+            by_region[source.region].append(source)
     hours = -(-(results.window.end - results.window.start) // STEP)
     most = max(1, min(MAX_RESOURCES, MAX_POINTS // max(1, hours * len(query.metrics))))
-    batches = [] if query.is_published_by_us else list(_split_batches([source for source in unique if source.region], most))
+    batches = [some[i : i + most] for some in by_region.values() for i in range(0, len(some), most)]
     # The first batch goes alone: if it is denied, none of the others is sent.
     for some in (batches[:1], batches[1:]):
         single += chain(*cloud.map_concurrently(lambda batch: _fetch_batch(cloud, batch, query, results), some))
-    cloud.map_concurrently(lambda source: _fetch_single(cloud, source, query, results, is_gone), single)
+    cloud.map_concurrently(lambda source: _fetch_single(cloud, source, query, results), single)
     return results
-
-
-def _oldest_kept(end: datetime) -> datetime:
-    """The oldest full hour that Azure Monitor still keeps."""
-    return (end - METRIC_RETENTION + STEP - timedelta.resolution).replace(minute=0, second=0, microsecond=0)
-
-
-def _split_batches(sources: Sequence[MetricSource], most: int) -> Iterator[list[MetricSource]]:
-    """Batches of up to `most` resources of one region. The caller asks for one resource type only."""
-    by_region: dict[str, list[MetricSource]] = {}
-    for source in sources:
-        by_region.setdefault(source.region, []).append(source)
-    for some in by_region.values():
-        yield from (some[i : i + most] for i in range(0, len(some), most))
 
 
 def _fetch_batch(
@@ -179,47 +160,35 @@ def _fetch_batch(
         rows = cloud.call(batch_request(cloud.target.account, batch, query, results.window))["values"]
         missing = read_reply(cloud, rows, ids, query, results)
     except CloudError as error:
-        return _sources_to_fetch_singly(cloud, batch, error)
+        # This identity can't use batches: neither this one nor a later one.
+        cannot_batch = error.reason in (Reason.DENIED, Reason.UNREACHABLE)
+        # One of its resources spoiled this batch: Azure answers 404 or 400 for all if one is gone or its region is wrong, and a permanent 500
+        # for a few batches (elastic/beats#41790).
+        is_spoiled = error.reason is Reason.GONE or error.code[:1] in {"4", "5"}
+        if cannot_batch:
+            cloud.clients.may_use_batch = False
+        elif not is_spoiled or UNREGISTERED_TEXT in str(error):  # nothing else would report that cause
+            cloud.add_error(error)
+        return batch if cannot_batch or is_spoiled else []
     return [source for source in batch if source.id.lower() in missing]
 
 
-def _sources_to_fetch_singly(cloud: CloudSession, batch: list[MetricSource], error: CloudError) -> list[MetricSource]:
-    """The resources of a failed batch that are asked one by one.
-
-    If this identity can't use batches, that is all of them, and those of later batches too. If one of its resources spoiled the batch, it
-    is this batch only: Azure answers 404 or 400 for all if one is gone or its region is wrong, and a permanent 500 for a few batches
-    (elastic/beats#41790). An unregistered provider is an error as well, because nothing else would report the cause.
-    """
-    if error.reason in (Reason.DENIED, Reason.UNREACHABLE):
-        cloud.clients.may_use_batch = False
-        return batch
-    if error.reason is Reason.GONE or error.code[:1] in {"4", "5"}:
-        if UNREGISTERED_TEXT in str(error):
-            cloud.add_error(error)
-        return batch
-    cloud.add_error(error)
-    return []
-
-
-def _fetch_single(
-    cloud: CloudSession, source: MetricSource, query: MetricQuery, results: MetricResults, is_gone: GoneCheck
-) -> None:
+def _fetch_single(cloud: CloudSession, source: MetricSource, query: MetricQuery, results: MetricResults) -> None:
     try:
         rows = [{"resourceid": source.id, "value": cloud.call(single_request(source, query, results.window))["value"]}]
         read_reply(cloud, rows, {source.id.lower()}, query, results)
     except CloudError as error:
         if query.is_published_by_us and error.code.startswith("400") and UNPUBLISHED_SENTENCE.search(str(error)):
             results.complete_metrics |= {(source.id.lower(), metric.lower()) for metric in query.metrics}
-        elif _is_gone(cloud, source, error, is_gone):
+        elif error.reason is Reason.GONE and query.is_gone and _is_gone(cloud, source, query.is_gone):
             results.gone_ids.add(source.id.lower())
         else:
             cloud.add_error(error)
 
 
-def _is_gone(cloud: CloudSession, source: MetricSource, error: CloudError, is_gone: GoneCheck) -> bool:
-    """Whether the metrics weren't found because the resource no longer exists."""
+def _is_gone(cloud: CloudSession, source: MetricSource, is_gone: Callable[[CloudSession, str], bool]) -> bool:
     try:
-        return error.reason is Reason.GONE and is_gone(source.id)
+        return is_gone(cloud, source.id)
     except CloudError as another:
         cloud.add_error(another)
         return False
@@ -294,7 +263,8 @@ def _read_resource(cloud: CloudSession, resource_id: str, metrics: list[Any], qu
 
 def _single_metric(metrics: list[Any], name: str, resource_id: str) -> Json:
     """The metric of that name. Raises CloudError if it is missing, repeated, or came with an error."""
-    matches = [metric for metric in metrics if _metric_name(metric) == name.lower()]
+    named = [metric for metric in metrics if isinstance(metric, dict) and isinstance(metric.get("name"), dict)]
+    matches = [metric for metric in named if str(metric["name"].get("value")).lower() == name.lower()]
     if len(matches) != 1:
         problem = "repeated in" if matches else "missing from"
         raise CloudError(Reason.PARTIAL, PERMISSION, f"{name} of {resource_id}: {problem} the reply")
@@ -307,14 +277,10 @@ def _single_metric(metrics: list[Any], name: str, resource_id: str) -> Json:
     return metric
 
 
-def _metric_name(metric: Any) -> str | None:
-    name = metric.get("name") if isinstance(metric, dict) else None
-    return str(name.get("value")).lower() if isinstance(name, dict) else None
-
-
 def _read_series(cloud: CloudSession, key: tuple[str, str], row: Json, query: MetricQuery, results: MetricResults) -> None:
     """Raises one of the reading errors if the series doesn't say whose it is. One that only has odd points is incomplete, and an error."""
-    aggregation, value = query.aggregation.lower(), _dimension_value(row, query.split_by)
+    labels = {str(pair["name"]["value"]).lower(): str(pair["value"]).lower() for pair in row.get("metadatavalues") or ()}
+    aggregation, value = query.aggregation.lower(), labels.get(query.split_by.lower()) if query.split_by else ""
     if value is None:
         if any(point.get(aggregation) is not None for point in row["data"]):
             raise ValueError(f"a series doesn't say which {query.split_by} it belongs to")
@@ -325,12 +291,6 @@ def _read_series(cloud: CloudSession, key: tuple[str, str], row: Json, query: Me
     except CloudError as error:
         results.unreadable_series.add((*key, value))
         cloud.add_error(error)
-
-
-def _dimension_value(row: Json, split_by: str | None) -> str | None:
-    """The value of the dimension that the query was split by, in lower case, as names of dimensions come back; None if it is missing."""
-    labels = {str(pair["name"]["value"]).lower(): str(pair["value"]).lower() for pair in row.get("metadatavalues") or ()}
-    return labels.get(split_by.lower()) if split_by else ""
 
 
 def _point_value(value: object) -> float:
@@ -365,9 +325,6 @@ def stand_in_reading(signal: str, active: MetricResult, total: MetricResult, idl
         return reading
     silent = array("f", [math.nan]) * max((len(series.values) for series in known), default=0)
     hours = zip(*(result.series.values or silent for result in (active, total, idle)), strict=True)
-    values = array("f", (1.0 if _is_accounted_for(*hour) else math.nan for hour in hours))
-    return replace(reading, series=replace(known[0], values=values)) if any(math.isnan(value) for value in values) else None
-
-
-def _is_accounted_for(active: float, total: float, idle: float) -> bool:
-    return not math.isnan(active) or math.isnan(total) or math.isnan(idle) or idle >= total
+    at_work = [math.isnan(active) and idle < total for active, total, idle in hours]  # never true of NaN
+    values = array("f", (math.nan if hour else 1.0 for hour in at_work))
+    return replace(reading, series=replace(known[0], values=values)) if any(at_work) else None

@@ -10,19 +10,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from reaper.azure import computes, lines
+from reaper.azure import lines
 from reaper.azure.metrics import MetricQuery, MetricSource, fetch_metrics
 from reaper.azure.requests import ArmChange, ArmRequest, Json
 from reaper.case import Blocked
 from reaper.evidence import is_recent
-from reaper.kind import (
-    ActionSpec,
-    Kind,
-    StartStop,
-    by_status,
-    is_decided,
-    start_stop_blocked,
-)
+from reaper.kind import ActionSpec, Block, Kind, StartStop, blocked_by, by_status, is_decided, no_line
 from reaper.model import BilledPart, Resource, StepName
 from reaper.observation import Observation, Reading, Window
 from reaper.planning.possible_actions import is_native
@@ -31,25 +24,12 @@ if TYPE_CHECKING:
     from reaper.azure.session import CloudSession
 
 
-NOT_OBSERVED = Blocked(because="it couldn't be observed")
 TOO_RECENT = "it was used or changed too recently for a closer look"
 
 State = Mapping[str, Any]
 """What is stored of a resource before an action, or the same as it is now."""
-Guard = Callable[[Resource], Blocked | None]
-"""Why an action leaves an observed resource alone."""
 Look = Callable[["CloudSession", Sequence[Observation], Window], Iterable[Observation]]
 """Looks at a whole batch, and returns an observation for each, in order. What is decided by then is only passed on."""
-
-
-def no_guard(resource: Resource) -> Blocked | None:
-    """The default for a scaling that is a part of an action."""
-    return None
-
-
-def no_doubt(resource: Resource) -> str:
-    """The default for a scaling that Azure carries out if it accepts it."""
-    return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +42,7 @@ class Scaling(ActionSpec):
 
     For people: `what` is the number's name, `text(number)` the number; `part` and `section_text(section)` the section's, if it has more than
     that. `outcome`: what was done, with the members of the section as it was, and `doubt(resource)` after it. `may_stay`: that Azure may refuse to
-    set it back; `if_unknown`: that its API may not show it. A scaling that is a part of an action has no other texts.
+    set it back; `if_unknown`: that its API may not show it. The shape of a native stop has no other texts.
     """
 
     participle: str = ""
@@ -76,11 +56,10 @@ class Scaling(ActionSpec):
     of: Callable[[str], ArmRequest]
     section: Callable[[State], Json]
     change: Callable[[str, State, Json], ArmChange]
-    guard: Guard = no_guard
     text: Callable[[object], str] = str
     section_text: Callable[[State], str] | None = None
     outcome: str = ""
-    doubt: Callable[[Resource], str] = no_doubt
+    doubt: Callable[[Resource], str | None] = no_line
     is_checked: bool = True
     may_stay: str = ""
     if_unknown: str = ""
@@ -88,10 +67,7 @@ class Scaling(ActionSpec):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deletion(ActionSpec):
-    """Deletes what the stored replies recreate. `first`: what is scaled before, if it isn't yet, and is put back if no deletion follows."""
-
-    guard: Guard
-    first: Scaling
+    """Deletes a deployment, which the stored replies recreate. Its traffic is set to 0% before, and put back if no deletion follows."""
 
 
 Action = StartStop | Scaling | Deletion
@@ -102,8 +78,8 @@ class Table(Kind["CloudSession"]):
     """One Azure ML kind as data. `read_now`: how one is read right before an action.
 
     `signals` adds the readings of what the states leave open, and each of `closer_looks` looks at what was silent. `native`: the shape of a stop by
-    the cloud's own idle shutdown. `undo_command`: the line that undoes a stop. `saved`: the members of a compute's properties that are stored
-    before an action; empty for a deployment, which is stored whole.
+    the cloud's own idle shutdown; `native_blocks` it beside what blocks a stop. `undo_command`: the line that undoes a stop. `saved`: the members of
+    a compute's properties that are stored before an action; empty for a deployment, which is stored whole.
     """
 
     cloud: str = "azure"
@@ -112,6 +88,7 @@ class Table(Kind["CloudSession"]):
     closer_looks: Sequence[Look]
     actions: Mapping[StepName, Action]
     native: Scaling | None = None
+    native_blocks: Sequence[Block] = ()
     saved: tuple[str, ...] = ()
     undo_permissions: tuple[str, ...]
     undo_command: str = ""
@@ -134,16 +111,24 @@ def kind_of(table: Table) -> Table:
 def observe(table: Table, cloud: CloudSession, resources: Sequence[Resource], window: Window) -> Iterable[Observation]:
     """Its states; then the metrics, in bulk, of what they leave open; then a closer look at what was silent."""
     observations: Iterable[Observation] = [by_status(Observation(resource=one), table.states) for one in resources]
-    observations = [_unless_recent(one, window) for one in table.signals(cloud, list(observations), window)]
+    observations = [
+        replace(one, unknown_because=TOO_RECENT) if needs_closer_look(one) and is_recent(one, window) else one
+        for one in table.signals(cloud, list(observations), window)
+    ]
     for look in table.closer_looks:
         observations = look(cloud, list(observations), window)
     return observations
 
 
-def _unless_recent(observation: Observation, window: Window) -> Observation:
-    if needs_closer_look(observation) and is_recent(observation, window):
-        return replace(observation, unknown_because=TOO_RECENT)
-    return observation
+def each(look: Callable[[CloudSession, Observation], Observation]) -> Look:
+    """A look at one that was silent, as a look at a whole batch."""
+
+    def look_at_all(cloud: CloudSession, observations: Sequence[Observation], window: Window) -> Iterable[Observation]:
+        silent = [one for one in observations if needs_closer_look(one)]
+        looked = iter(cloud.map_concurrently(partial(look, cloud), silent))
+        return [next(looked) if needs_closer_look(one) else one for one in observations]
+
+    return look_at_all
 
 
 def needs_closer_look(observation: Observation) -> bool:
@@ -152,7 +137,7 @@ def needs_closer_look(observation: Observation) -> bool:
 
 
 def state_in(states: Collection[str], field: str, resource: Resource) -> str | None:
-    """For a `StatusRule`: the state that its details have in `field`, if it is one of these."""
+    """For a row of `states` or `blocks`: the state that its details have in `field`, if it is one of these."""
     state: str = getattr(resource.details, field)
     return state if state in states else None
 
@@ -161,24 +146,6 @@ def state_not_in(states: Collection[str], field: str, resource: Resource) -> str
     """The state that its details have in `field`, if it is none of these."""
     state: str = getattr(resource.details, field)
     return None if state in states else state or "missing"
-
-
-def list_computes(compute_type: str, complete: Callable[[Resource], Resource], cloud: CloudSession) -> Iterable[Resource]:
-    """`Kind.discover` of computes. `complete` makes a resource of the kind of each."""
-    return map(complete, computes.list_computes(cloud, compute_type))
-
-
-def read_compute_now(
-    compute_type: str, complete: Callable[[Resource], Resource], cloud: CloudSession, resource: Resource
-) -> Resource:
-    """`Table.read_now` of computes, with their own and their workspace's tags as they are now."""
-    fresh = complete(computes.read_compute_now(cloud, resource, compute_type))
-    return replace(fresh, id=resource.id, name=resource.name, stop_by=resource.stop_by)
-
-
-def compute_request(compute_id: str) -> ArmRequest:
-    """Reads one compute."""
-    return ArmRequest(permission=computes.PERMISSION, path=compute_id, required_keys=("id", "properties"))
 
 
 def read_workspace_metrics(
@@ -199,15 +166,12 @@ def read_workspace_metrics(
 
 def _blocked_actions(table: Table, resource: Resource) -> dict[StepName, Blocked | None]:
     """What keeps each action from being carried out now."""
-    return {step: _blocked(table, step, resource) if resource.details else NOT_OBSERVED for step in table.actions}
-
-
-def _blocked(table: Table, step: StepName, resource: Resource) -> Blocked | None:
-    action = table.actions[step]
-    blocked = start_stop_blocked(action, resource) if isinstance(action, StartStop) else action.guard(resource)
-    if blocked or table.native is None or not is_native(resource, step):
-        return blocked
-    return table.native.guard(resource)
+    if not resource.details:
+        return dict.fromkeys(table.actions, Blocked(because="it couldn't be observed"))
+    found = blocked_by(table.actions, table.blocks, resource)
+    if table.native and is_native(resource, StepName.STOP) and not found[StepName.STOP]:
+        found |= blocked_by({StepName.STOP: table.native}, table.native_blocks, resource)
+    return found
 
 
 def _parts_after(table: Table, resource: Resource, action: StepName) -> tuple[BilledPart, ...] | None:

@@ -147,8 +147,9 @@ def valid_rows(
     """
     if not isinstance(value, list):
         raise CloudError(Reason.UNREADABLE, permission, f"a page is {type(value).__name__}, not a list")
+    keys = set(required_keys)
     for row in value:
-        if _is_complete_row(row, required_keys):
+        if isinstance(row, dict) and row.keys() >= keys and all(isinstance(row[key], str) for key in TEXT_KEYS & keys):
             yield row
             continue
         name = row.get("id") or row.get("name") if isinstance(row, dict) else None
@@ -157,12 +158,6 @@ def valid_rows(
         if on_bad_row is None:
             raise error
         on_bad_row(error)
-
-
-def _is_complete_row(row: object, required_keys: Sequence[str]) -> bool:
-    if not isinstance(row, dict) or not row.keys() >= set(required_keys):
-        return False
-    return all(isinstance(row[key], str) for key in TEXT_KEYS & set(required_keys))
 
 
 @contextmanager
@@ -287,10 +282,7 @@ def duration_seconds(value: object) -> object:
 
 
 def valid_count(value: object) -> int | None:
-    """A number of machines; None for a boolean, a fraction, a string, or anything negative or absurd.
-
-    It must never be guessed: a price and an action depend on it.
-    """
+    """A number of machines, on which a price and an action depend; None for a boolean, a fraction, a string, anything negative or absurd."""
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MAX_COUNT else None
 
 

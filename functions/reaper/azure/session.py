@@ -13,7 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
-from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -74,13 +73,25 @@ class CloudSession:
         """Set the name under which people know the target, and what blocks every change in it. The target stays the same."""
         self.target = replace(self.target, account_name=name, blocked_because=blocked_because)
 
-    def call(self, request: ArmRequest) -> Json:
-        """The JSON of one reply.
+    def call(self, request: ArmRequest, *, once: bool = False) -> Json:
+        """The JSON of one reply, at the usual API version, or at the older one from the first time on that this cloud refuses it.
 
-        Raises CloudError, and nothing else, if the call fails or the reply lacks a required key, or if the time for calls is over
-        (`is_over`).
+        `once`: sent only once, for a read between a permit and its call. Raises CloudError, and nothing else, if the call fails or the reply lacks
+        a required key, or if the time for calls is over (`is_over`).
         """
-        return self._read(request, lambda sent: self.clients.send(_http_request(sent), sent.region))
+        self._begin_call(request.permission, request.counted_as)
+        older = self.clients.older_versions.get(request.permission)
+        sent = replace(request, query={**request.query, "api-version": older}) if older else request
+        try:
+            with _as_cloud_error(request.permission):
+                http = _http_request(sent)
+                return _checked_reply(sent, self.clients.send_once(http) if once else self.clients.send(http, sent.region))
+        except CloudError as error:
+            if older or request.permission not in API_VERSIONS or not VERSION_REFUSED.search(str(error)):
+                error.may_have_been_made = False  # a read changes nothing
+                raise
+            self.clients.older_versions[request.permission] = API_VERSIONS[request.permission.partition("/")[0]]
+        return self.call(request, once=once)
 
     def find(self, request: ArmRequest) -> Json | None:
         """The JSON of one reply; None if what is asked for doesn't exist. Raises CloudError for any other failure."""
@@ -98,33 +109,18 @@ class CloudSession:
         except CloudError:
             return False
 
-    def call_once(self, request: ArmRequest) -> Json:
-        """The JSON of one reply to a request that is sent only once, for a read between a permit and its call."""
-        return self._read(request, lambda sent: self.clients.send_once(_http_request(sent)))
-
     def change(self, change: Change) -> None:
-        """Make a change, sent once. It may have been accepted only, and be carried out later.
-
-        Raises CloudError, and nothing else, with `may_have_been_made` unless Azure refused it or it was never sent.
-        """
+        """Make a change, sent once; Azure may only accept it. Raises CloudError alone, with `may_have_been_made` unless refused or not sent."""
         self._begin_call(change.permission, change.permission)
         with _as_cloud_error(change.permission):
-            _send_change(change, self.clients)
-
-    def _read(self, request: ArmRequest, send: Callable[[ArmRequest], HttpResponse]) -> Json:
-        """The reply at the usual API version, or at the older one from the first time on that this cloud refuses it."""
-        self._begin_call(request.permission, request.counted_as)
-        older = self.clients.older_versions.get(request.permission)
-        sent = replace(request, query={**request.query, "api-version": older}) if older else request
-        try:
-            with _as_cloud_error(request.permission):
-                return _checked_reply(sent, send(sent))
-        except CloudError as error:
-            if older or request.permission not in API_VERSIONS or not VERSION_REFUSED.search(str(error)):
-                error.may_have_been_made = False  # a read changes nothing
-                raise
-            self.clients.older_versions[request.permission] = API_VERSIONS[request.permission.partition("/")[0]]
-        return self._read(request, send)
+            clients = self.clients
+            response = clients.begin(change) if isinstance(change, ArmOperation) else clients.send_once(_http_request(change))
+            if response is None:
+                return
+            if response.status_code >= 300:
+                raise error_from_reply(change, response.status_code, response.text())
+            if response.content and not isinstance(json.loads(response.text()), dict):
+                raise CloudError(Reason.UNREADABLE, change.permission, "the reply isn't an object")
 
     def _begin_call(self, permission: str, counted_as: str) -> None:
         """Count a call. Raises CloudError if the time for calls is over."""
@@ -156,8 +152,14 @@ class CloudSession:
 
         Raises CloudError, also for a page that comes twice and, without `on_bad_row`, for such a row.
         """
+
+        def next_page(link: str) -> ArmRequest:
+            with reading(permission, "the link to the next page"):
+                parts = urlsplit(link)  # its host is ignored: a token must not go anywhere else
+            return ArmRequest(permission=permission, path=f"{parts.path}?{parts.query}", required_keys=("value",))
+
         request = ArmRequest(permission=permission, path=path, query=query or {}, required_keys=("value",))
-        for page in self.pages(request, "nextLink", partial(_next_page, permission)):
+        for page in self.pages(request, "nextLink", next_page):
             yield from valid_rows(permission, page["value"], required_keys, on_bad_row)
 
     def list_once(self, permission: str, path: str, required_keys: Sequence[str]) -> tuple[list[Json], list[CloudError]]:
@@ -207,13 +209,6 @@ def _http_request(request: ArmRequest | ArmChange) -> HttpRequest:
     return HttpRequest(request.method, request.url, json=request.body)
 
 
-def _next_page(permission: str, link: str) -> ArmRequest:
-    """The request for a next page. The link's host is ignored: a token must not go anywhere else."""
-    with reading(permission, "the link to the next page"):
-        parts = urlsplit(link)
-    return ArmRequest(permission=permission, path=f"{parts.path}?{parts.query}", required_keys=("value",))
-
-
 def _checked_reply(request: ArmRequest, response: HttpResponse) -> Json:
     if response.status_code >= 300:
         raise error_from_reply(request, response.status_code, response.text())
@@ -223,17 +218,6 @@ def _checked_reply(request: ArmRequest, response: HttpResponse) -> Json:
     if missing := [key for key in request.required_keys if key not in reply]:
         raise CloudError(Reason.UNREADABLE, request.permission, f"the reply has no {', '.join(missing)}")
     return reply
-
-
-def _send_change(change: Change, clients: Clients) -> None:
-    """Raises CloudError for an error reply, else azure-core's errors, or one of the reading errors for a body that isn't JSON."""
-    response = clients.begin(change) if isinstance(change, ArmOperation) else clients.send_once(_http_request(change))
-    if response is None:
-        return
-    if response.status_code >= 300:
-        raise error_from_reply(change, response.status_code, response.text())
-    if response.content and not isinstance(json.loads(response.text()), dict):
-        raise CloudError(Reason.UNREADABLE, change.permission, "the reply isn't an object")
 
 
 @contextmanager

@@ -30,8 +30,6 @@ SIGN_IN_VARIABLES = (
     "AZURE_CLIENT_CERTIFICATE_PATH",
 )
 """Variables that are only set if DefaultAzureCredential can sign in with them."""
-
-
 SIGN_IN_PREFIXES = ("AZURE_", "IDENTITY_", "MSI_", *CA_BUNDLE_VARIABLES)
 """How the names of the variables begin that decide who signs in, where, and which certificates to trust."""
 NOT_CHANGEABLE = "its subscription wasn't Enabled or PastDue when the run began, and the reaper acts only in such subscriptions"
@@ -39,10 +37,7 @@ NOT_SWEPT = "the deployment no longer sweeps its subscription"
 
 
 def target_sessions(subscriptions: Sequence[str]) -> list[CloudSession]:
-    """A session per subscription: the requested ones, or each that the identity can read.
-
-    Raises SettingsError for an invalid subscription ID, CloudError if the readable ones can't be listed.
-    """
+    """One per requested subscription, or per readable one. Raises SettingsError for an invalid ID, CloudError if those can't be listed."""
     ids = subscription_ids("subscriptions", subscriptions)
     return [_open_session(subscription) for subscription in ids or _list_readable()]
 
@@ -57,7 +52,13 @@ def list_accounts(settings: Settings) -> list[Account]:
     if settings.management_group:
         names = _below_group(settings.management_group, tuple(names))
     readable = _list_readable(may_fail=bool(names))
-    return [_account(subscription, name, readable) for subscription, name in (names or dict.fromkeys(readable)).items()]
+    accounts: list[Account] = []
+    for subscription, name in (names or dict.fromkeys(readable)).items():
+        known = readable.get(subscription)
+        # Where the list doesn't say what may be acted on, `open_account` reads the state before any action.
+        may_act = known is None or known.blocked_because is None
+        accounts.append(Account(cloud="azure", id=subscription, name=(known.name if known else None) or name, may_act=may_act))
+    return accounts
 
 
 def open_account(settings: Settings, account: Account, *, may_act: bool) -> tuple[list[CloudSession], list[Coverage]]:
@@ -106,17 +107,6 @@ def _below_group(group: str, wanted: Sequence[str]) -> dict[str, str | None]:
     if not below:
         raise SettingsError(f"the management group {group!r} has no subscriptions")
     return {subscription: name for subscription, name in below.items() if not wanted or subscription in wanted}
-
-
-def _account(subscription: str, name: str | None, readable: Mapping[str, Subscription]) -> Account:
-    """What may be acted on is known from the list. Where the list doesn't say, `open_account` reads the state before any action."""
-    known = readable.get(subscription)
-    return Account(
-        cloud="azure",
-        id=subscription,
-        name=(known.name if known else None) or name,
-        may_act=known is None or known.blocked_because is None,
-    )
 
 
 def _list_readable(*, may_fail: bool = False) -> dict[str, Subscription]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -83,25 +84,18 @@ class Workspace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkspaceList:
-    """The workspaces, and the errors of the list. `has_hidden_rows`: some rows don't even say which workspace they are.
-
-    `is_restricted`: only the workspaces of some resource groups may be read.
-    """
+    """`has_hidden_rows`: some don't even say which workspace they are. `is_restricted`: only those of some resource groups may be read."""
 
     workspaces: list[Workspace]
-    errors: list[CloudError]
     has_hidden_rows: bool = False
     is_restricted: bool = False
 
 
-def read_subscription(cloud: CloudSession) -> None:
-    """Make the session's own subscription, read once for all kinds, part of the session's target. Raises CloudError."""
-    _describe(cloud, cloud.read_once("subscription", lambda: _read_subscription(cloud)))
-
-
-def read_subscription_now(cloud: CloudSession) -> None:
-    """The same with the state that the subscription has at this moment. Raises CloudError."""
-    _describe(cloud, _read_subscription(cloud))
+def read_subscription(cloud: CloudSession, *, again: bool = False) -> None:
+    """Make the session's own subscription, read once for all kinds or at this moment `again`, part of the session's target. Raises CloudError."""
+    read = partial(_read_subscription, cloud)
+    subscription = read() if again else cloud.read_once("subscription", read)
+    cloud.describe_target(subscription.name, subscription.blocked_because)
 
 
 def list_readable(cloud: CloudSession) -> dict[str, Subscription]:
@@ -121,7 +115,7 @@ def list_below(cloud: CloudSession, group: str) -> dict[str, str | None]:
         text = f"management group {group!r} can't be read: it needs {READ_BELOW} on {GROUPS}/{group} ({error})"
         raise SettingsError(text) from error
     below = [row for row in rows if row["type"].lower().endswith("/subscriptions")]
-    return {row["id"].rpartition("/")[2].lower(): _display_name(row.get("properties")) for row in below}
+    return {last_segment(row["id"]).lower(): _display_name(row.get("properties")) for row in below}
 
 
 def list_resources(cloud: CloudSession, *types: str) -> Iterator[Json]:
@@ -142,7 +136,10 @@ def list_resources(cloud: CloudSession, *types: str) -> Iterator[Json]:
                 raise CloudError(Reason.UNREADABLE, READ_GRAPH, f"a row has the type {row['type']!r}, which wasn't requested")
             count += 1
             yield row
-    _require_complete(page, count)
+    if str(page.get("resultTruncated")).lower() == "true":  # without a way to continue
+        raise CloudError(Reason.PARTIAL, READ_GRAPH, f"the result was cut off after {count} rows")
+    if isinstance(total := page.get("totalRecords"), int) and total > count:
+        raise CloudError(Reason.PARTIAL, READ_GRAPH, f"{count} of {total} rows came back")
 
 
 def comparable_id(text: str) -> str:
@@ -151,16 +148,14 @@ def comparable_id(text: str) -> str:
     return f"/{bare}" if "/" in bare else bare
 
 
-def list_workspaces(cloud: CloudSession) -> WorkspaceList:
-    """Every workspace, and the errors of the list, which become the session's too. Raises CloudError if the subscription can't be read."""
-    listed = read_workspace_list(cloud)
-    for error in listed.errors:
-        cloud.add_error(error)
-    return listed
+def last_segment(resource_id: str) -> str:
+    """The name at the end of an ID."""
+    return resource_id.rpartition("/")[2]
 
 
-def read_workspace_list(cloud: CloudSession) -> WorkspaceList:
-    """Every workspace, and the errors of the list. Raises CloudError if the subscription can't be read.
+def list_workspaces(cloud: CloudSession, *, quietly: bool = False) -> WorkspaceList:
+    """Every workspace. What can't be read of the list are errors of the session, unless it is read `quietly`. Raises CloudError if the
+    subscription can't be read.
 
     If only some resource groups may be read, these are the workspaces that Resource Graph shows. A workspace that can't be read is listed
     as unreadable: if it were left out, its jobs would be missing on its hub's computes.
@@ -178,8 +173,17 @@ def read_workspace_list(cloud: CloudSession) -> WorkspaceList:
         elif not error.code.endswith("MissingSubscriptionRegistration"):
             raise
     errors = [*denied, *row_errors]
-    spaces = [_parse_or_unreadable(row, errors) for row in rows]
-    return WorkspaceList(workspaces=spaces, errors=errors, has_hidden_rows=bool(row_errors), is_restricted=bool(denied))
+    spaces: list[Workspace] = []
+    for row in rows:
+        try:
+            spaces.append(parse_row(READ_WORKSPACES, row, _parse_workspace))
+        except CloudError as error:
+            errors.append(error)
+            name = last_segment(row["id"])
+            spaces.append(Workspace(id=row["id"], name=name, region="", tags=None, shares_computes=True, is_unreadable=True))
+    for failure in () if quietly else errors:
+        cloud.add_error(failure)
+    return WorkspaceList(workspaces=spaces, has_hidden_rows=bool(row_errors), is_restricted=bool(denied))
 
 
 def require_inside(cloud: CloudSession, resource_id: str, space: Workspace) -> None:
@@ -203,10 +207,6 @@ def workspace_request(workspace_id: str) -> ArmRequest:
     return ArmRequest(permission=READ_WORKSPACES, path=workspace_id, required_keys=("id",))
 
 
-def _describe(cloud: CloudSession, subscription: Subscription) -> None:
-    cloud.describe_target(subscription.name, subscription.blocked_because)
-
-
 def _read_subscription(cloud: CloudSession) -> Subscription:
     """Read before anything else, because it tells a missing permission from an empty subscription."""
     home = f"/subscriptions/{cloud.target.account}"
@@ -228,24 +228,6 @@ def _parse_subscription(subscription_id: str, row: Json) -> Subscription:
 def _display_name(row: Any) -> str | None:
     name = row.get("displayName") if isinstance(row, dict) else None
     return name.strip() or None if isinstance(name, str) else None
-
-
-def _require_complete(reply: Json, count: int) -> None:
-    """Raises CloudError if the last page says that there is more: truncated without a way to continue, or more rows announced."""
-    if str(reply.get("resultTruncated")).lower() == "true":
-        raise CloudError(Reason.PARTIAL, READ_GRAPH, f"the result was cut off after {count} rows")
-    total = reply.get("totalRecords")
-    if isinstance(total, int) and total > count:
-        raise CloudError(Reason.PARTIAL, READ_GRAPH, f"{count} of {total} rows came back")
-
-
-def _parse_or_unreadable(row: Json, errors: list[CloudError]) -> Workspace:
-    try:
-        return parse_row(READ_WORKSPACES, row, _parse_workspace)
-    except CloudError as error:
-        errors.append(error)
-        name = row["id"].rpartition("/")[2]
-        return Workspace(id=row["id"], name=name, region="", tags=None, shares_computes=True, is_unreadable=True)
 
 
 def _parse_workspace(row: Json) -> Workspace:

@@ -87,7 +87,7 @@ def conclude_run(call: Any) -> Any:
 
 
 def _phases() -> ModuleType:
-    """The phases, which import pydantic: at the top it would slow every cold start, that of the HTTP routes too."""
+    """They import pydantic: at the top it would slow every cold start, that of the HTTP routes too."""
     from reaper.workflow import phases
 
     return phases

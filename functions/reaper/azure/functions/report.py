@@ -34,9 +34,7 @@ log = logging.getLogger("reaper")
 
 
 def publish(report: Report, context: WorkflowContext, *, scheduled: bool) -> dict[str, Any]:
-    """Store the report, log its figures and mail an audit's summary: `{"run", "status", "stored", "troubles"}`. Raises CloudError if the
-    store of the run fails.
-    """
+    """Store the report, log its figures and mail an audit's summary. Raises CloudError if the store of the run fails."""
     is_first = context.store.create(PUBLISHING, uuid.uuid4().hex)
     if not is_first and (earlier := wait_for_result(context)):
         return earlier

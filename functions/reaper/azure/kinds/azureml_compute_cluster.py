@@ -10,15 +10,14 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from reaper.azure import computes, jobs, lines, metrics, reader
+from reaper.azure import computes, jobs, lines, metrics
 from reaper.azure.computes import ComputeDetails
 from reaper.azure.metrics import MetricQuery, MetricResult, activity_reading, heartbeat_reading, stand_in_reading
-from reaper.azure.reader import Scaling, State, Table, kind_of
+from reaper.azure.reader import Scaling, State, Table, kind_of, read_workspace_metrics
 from reaper.azure.requests import ArmChange, Json, valid_count
-from reaper.case import Blocked
 from reaper.errors import CloudError, Reason
 from reaper.evidence import merge_heartbeats
-from reaper.kind import none_of, status_rule
+from reaper.kind import block, none_of, status_rule
 from reaper.model import BilledPart, Resource, StepName
 from reaper.observation import Reading
 
@@ -31,8 +30,6 @@ NODES = MetricQuery(
     aggregation="Maximum",
     split_by="ClusterName",
 )
-STAND_IN_SIGNAL = "Active Nodes (or as many Idle as Total Nodes)"
-BUSY_NODE_COUNTS = {"runningNodeCount": "running", "preparingNodeCount": "being prepared for a job"}
 
 
 def cluster(compute: Resource) -> Resource:
@@ -55,34 +52,26 @@ def billed_parts(details: ComputeDetails) -> tuple[BilledPart, ...] | None:
     return (BilledPart(component=component, instance=size, count=minimum),)
 
 
-def busy_nodes(resource: Resource) -> str | None:
-    """The first nodes that are at work by the control plane's own account."""
-    counts = resource.details.properties["nodeStateCounts"]
-    return next((f"{counts[key]} of its nodes are {doing}" for key, doing in BUSY_NODE_COUNTS.items() if counts.get(key)), None)
+def nodes(state: str, resource: Resource) -> object:
+    """How many of its nodes are in that state by the control plane's own account."""
+    return resource.details.properties["nodeStateCounts"].get(state)
 
 
-def is_minimum_unknown(resource: Resource) -> bool:
-    return valid_count(resource.details.properties[SETTINGS].get(MINIMUM)) is None
+def has_no_minimum(resource: Resource) -> bool:
+    """Its minimum is 0 nodes."""
+    return valid_count(resource.details.properties[SETTINGS].get(MINIMUM)) == 0
+
+
+def is_any_unknown(keys: tuple[str, ...], resource: Resource) -> bool:
+    """Whether one of these numbers of its scaling can't be read."""
+    return None in [valid_count(resource.details.properties[SETTINGS].get(key)) for key in keys]
 
 
 def readings(active: MetricResult, total: MetricResult, idle: MetricResult) -> tuple[Reading, ...]:
     """Active nodes; either of the others as the heartbeat; and a stand-in for hours without a value of the first."""
     heartbeat = merge_heartbeats(heartbeat_reading("Total Nodes", total), heartbeat_reading("Idle Nodes", idle))
-    stand_in = stand_in_reading(STAND_IN_SIGNAL, active, total, idle)
+    stand_in = stand_in_reading("Active Nodes (or as many Idle as Total Nodes)", active, total, idle)
     return (activity_reading("Active Nodes", active), heartbeat, *([stand_in] if stand_in else []))
-
-
-def guard(resource: Resource) -> Blocked | None:
-    """What keeps its minimum from being set to 0 nodes."""
-    scale = resource.details.properties[SETTINGS]
-    minimum, maximum = valid_count(scale.get(MINIMUM)), valid_count(scale.get(MAXIMUM))
-    if resource.status == "Deleting":
-        return Blocked(because="it is being deleted")
-    if minimum == 0:
-        return Blocked(because="its minimum is already 0 nodes", already_done=True)
-    if resource.status != "Steady":
-        return Blocked(because=f"its state is {resource.status or 'missing'}")
-    return Blocked(because="its minimum or maximum node count is unknown") if None in (minimum, maximum) else None
 
 
 def scale_settings(state: State) -> Json:
@@ -111,18 +100,25 @@ TABLE = Table(
     activity="Active Nodes above 0; an unfinished job or pipeline step on it; nodes running; allocation state Resizing",
     heartbeat="points of Total Nodes or Idle Nodes",
     without_proof="unknown; exempt if its minimum is 0 nodes. The waste is the price of the minimum nodes",
-    discover=partial(reader.list_computes, TYPE, cluster),
-    read_now=partial(reader.read_compute_now, TYPE, cluster),
+    discover=partial(computes.list_computes, TYPE, cluster),
+    read_now=partial(computes.read_compute_now, TYPE, cluster),
     states=(
         status_rule("free", {"Deleting"}, "it is being deleted"),
-        status_rule("in_use", busy_nodes, "{0}"),
+        status_rule("in_use", partial(nodes, "runningNodeCount"), "{0} of its nodes are running"),
+        status_rule("in_use", partial(nodes, "preparingNodeCount"), "{0} of its nodes are being prepared for a job"),
         status_rule("in_use", {"Resizing"}, "it is resizing"),
         status_rule("changing", {"Creating", "Updating"}, "its state is {status}"),
-        status_rule("free", lambda resource: resource.parts == (), "its minimum is 0 nodes, so it costs nothing while idle"),
+        status_rule("free", has_no_minimum, "its minimum is 0 nodes, so it costs nothing while idle"),
         status_rule("unknown", none_of("Steady"), "its state is {status}"),
-        status_rule("unknown", is_minimum_unknown, "its minimum node count is unknown"),
+        status_rule("unknown", partial(is_any_unknown, (MINIMUM,)), "its minimum node count is unknown"),
     ),
-    signals=partial(reader.read_workspace_metrics, NODES, readings),
+    blocks=(
+        block({"Deleting"}, "it is being deleted"),
+        block(has_no_minimum, "its minimum is already 0 nodes", already_done=True),
+        block(none_of("Steady"), "its state is {status}"),
+        block(partial(is_any_unknown, (MINIMUM, MAXIMUM)), "its minimum or maximum node count is unknown"),
+    ),
+    signals=partial(read_workspace_metrics, NODES, readings),
     closer_looks=(jobs.with_jobs,),
     saved=(SETTINGS,),
     undo_permissions=(WRITE,),
@@ -138,10 +134,9 @@ TABLE = Table(
             to=0,
             number=MINIMUM,
             limit=MAXIMUM,
-            of=reader.compute_request,
+            of=computes.compute_request,
             section=scale_settings,
             change=set_scaling,
-            guard=guard,
             text="{} nodes".format,
             section_text=scaling_text,
             outcome="its minimum is 0 nodes instead of {minNodeCount}; its maximum of {maxNodeCount} and its idle time are unchanged",

@@ -8,29 +8,26 @@ Stopping and starting: https://learn.microsoft.com/rest/api/azureml/compute/stop
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
-from reaper.azure import computes, jobs, lines, metrics, reader
-from reaper.azure.computes import ComputeDetails
+from reaper.azure import computes, jobs, lines, metrics
+from reaper.azure.computes import CHANGING_STATES, ComputeDetails
 from reaper.azure.metrics import MetricQuery, MetricResult, activity_reading, heartbeat_reading
-from reaper.azure.reader import Scaling, State, Table, kind_of
+from reaper.azure.reader import Scaling, State, Table, each, kind_of, read_workspace_metrics, state_in, state_not_in
 from reaper.azure.requests import ArmChange, Json, parse_time
-from reaper.case import Blocked
 from reaper.evidence import has_heartbeat, last_used
-from reaper.kind import StartStop, Undo, none_of, status_rule
+from reaper.kind import StartStop, Undo, block, none_of, status_rule
 from reaper.model import BilledPart, Resource, StepName
-from reaper.observation import IndirectEvidence, Observation, Reading, Window
+from reaper.observation import IndirectEvidence, Observation, Reading
 
 if TYPE_CHECKING:
     from reaper.azure.session import CloudSession
 
 NAME, TYPE = "azureml-compute-instance", "ComputeInstance"
 STOP, START, SET_SHUTDOWN = (f"{computes.ROOT}/{name}/action" for name in ("stop", "start", "updateIdleShutdownSetting"))
-CHANGING_STATES = {"Creating", "Updating", "Starting", "Stopping", "Restarting", "Resizing", "SettingUp", "UserSettingUp"}
 IN_PROGRESS = "InProgress"
 FINISHED_STATUSES = {None, "Succeeded", "StopFailed", "DeleteFailed"}
 """How an operation can end that leaves a running instance as sound as it was; None if Azure doesn't say."""
@@ -40,10 +37,8 @@ SHUTDOWN_UNKNOWN = "this cloud doesn't say whether its idle shutdown is on"
 BUSY = MetricQuery(
     namespace="MLIdleReaper", metrics=("Busy",), aggregation="Maximum", split_by="ComputeName", is_published_by_us=True
 )
-
-
-changing_provisioning_state = partial(reader.state_in, CHANGING_STATES, "provisioning_state")
-unsound_provisioning_state = partial(reader.state_not_in, {"Succeeded"}, "provisioning_state")
+changing_provisioning_state = partial(state_in, CHANGING_STATES, "provisioning_state")
+unsound_provisioning_state = partial(state_not_in, {"Succeeded"}, "provisioning_state")
 
 
 def instance(compute: Resource) -> Resource:
@@ -80,16 +75,12 @@ def unsound_operation(resource: Resource) -> str | None:
     return None if status in FINISHED_STATUSES else status or "missing"
 
 
-def with_uptime(cloud: CloudSession, observations: Sequence[Observation], window: Window) -> Iterable[Observation]:
-    """Uptime is all that Azure itself knows. Without a last operation not even that is known."""
-    return map(_with_uptime, observations)
-
-
-def _with_uptime(observation: Observation) -> Observation:
-    if not reader.needs_closer_look(observation):
-        return observation
-    since = _running_since(observation.resource)
-    if since is not None:
+@each
+def with_uptime(cloud: CloudSession, observation: Observation) -> Observation:
+    """Uptime is all that Azure itself knows: since its last operation. If that is a stop, it was started unseen."""
+    was_stopped = last_operation(observation.resource) in {("Stop", "Succeeded"), ("Delete", "Succeeded")}
+    since = parse_time(observation.resource.details.properties["lastOperation"].get("operationTime"))
+    if since is not None and not was_stopped:
         because = _uptime_sentence(observation, since)
         return replace(observation, indirect_evidence=IndirectEvidence(since=since, because=because))
     if has_heartbeat(observation):
@@ -97,16 +88,9 @@ def _with_uptime(observation: Observation) -> Observation:
     return replace(observation, unknown_because="its last operation is unknown, and so is its uptime")
 
 
-def _running_since(resource: Resource) -> datetime | None:
-    """When it was last started or otherwise operated on; None if unknown: an instance that runs after a stop was started unseen."""
-    was_stopped = last_operation(resource) in {("Stop", "Succeeded"), ("Delete", "Succeeded")}
-    return None if was_stopped else parse_time(resource.details.properties["lastOperation"].get("operationTime"))
-
-
 def _uptime_sentence(observation: Observation, since: datetime) -> str:
-    details, used = observation.resource.details, last_used(observation)
-    limit = details.properties.get(SHUTDOWN)
-    shutdown = SHUTDOWN_UNKNOWN if details.may_lack_settings else "its idle shutdown is off"
+    used, limit = last_used(observation), shutdown_limit(observation.resource)
+    shutdown = SHUTDOWN_UNKNOWN if observation.resource.details.may_lack_settings else "its idle shutdown is off"
     shutdown = f"its idle shutdown ({limit}) is on but didn't stop it" if limit else shutdown
     no_job = used is None or used < since
     last_job = "no job since" if no_job else f"its last job was seen at {used:%Y-%m-%d %H:%M} UTC"
@@ -124,12 +108,9 @@ def left_because(resource: Resource) -> str | None:
     return f"{operation} is in progress" if operation else None
 
 
-def shutdown_guard(resource: Resource) -> Blocked | None:
-    """What keeps its idle shutdown from being turned on."""
-    if limit := resource.details.properties.get(SHUTDOWN):
-        because = f"its idle shutdown ({limit}) is already on; if that doesn't stop it, `stop_by: stop` does"
-        return Blocked(because=because, already_done=True)
-    return Blocked(because=SHUTDOWN_UNKNOWN) if resource.details.may_lack_settings else None
+def shutdown_limit(resource: Resource) -> object:
+    """The time without use after which it shuts down by itself; nothing if that is off or unknown."""
+    return resource.details.properties.get(SHUTDOWN)
 
 
 def shutdown_setting(state: State) -> Json:
@@ -146,9 +127,9 @@ def set_shutdown(instance_id: str, state: State, setting: Json) -> ArmChange:
     return ArmChange(permission=SET_SHUTDOWN, path=path, body=setting, method="POST")
 
 
-def shutdown_doubt(resource: Resource) -> str:
+def shutdown_doubt(resource: Resource) -> str | None:
     doubt = "; it has a managed identity, and unless that is Contributor on the workspace, Azure will silently not shut it down"
-    return doubt if resource.details.has_identity else ""
+    return doubt if resource.details.has_identity else None
 
 
 TABLE = Table(
@@ -159,8 +140,8 @@ TABLE = Table(
     activity="Busy above 0; an unfinished job on it; state JobRunning",
     heartbeat="points of Busy",
     without_proof="likely by uptime since the last start and no job since, if Busy was never published; exempt if stopped",
-    discover=partial(reader.list_computes, TYPE, instance),
-    read_now=partial(reader.read_compute_now, TYPE, instance),
+    discover=partial(computes.list_computes, TYPE, instance),
+    read_now=partial(computes.read_compute_now, TYPE, instance),
     states=(
         status_rule("in_use", {"JobRunning"}, "a job is running on it"),
         status_rule("free", is_being_deleted, "it is being deleted"),
@@ -172,7 +153,7 @@ TABLE = Table(
         status_rule("unknown", unsound_provisioning_state, "its provisioning state is {0}"),
         status_rule("unknown", unsound_operation, "its last operation is {0}"),
     ),
-    signals=partial(reader.read_workspace_metrics, BUSY, readings),
+    signals=partial(read_workspace_metrics, BUSY, readings),
     closer_looks=(jobs.with_jobs, with_uptime),
     saved=("state", SHUTDOWN),
     undo_permissions=(START, SET_SHUTDOWN),
@@ -220,15 +201,22 @@ TABLE = Table(
         what="idle shutdown",
         to=SHUTDOWN_AFTER,
         number=SHUTDOWN,
-        of=reader.compute_request,
+        of=computes.compute_request,
         section=shutdown_setting,
         change=set_shutdown,
-        guard=shutdown_guard,
         text=shutdown_text,
         outcome=f"its idle shutdown was switched on: it runs on until {SHUTDOWN_AFTER} without use have passed",
         doubt=shutdown_doubt,
         may_stay="its idle shutdown couldn't be turned off; it is on ({}): turn it off in the studio",
         if_unknown=SHUTDOWN_UNKNOWN,
+    ),
+    native_blocks=(
+        block(
+            shutdown_limit,
+            "its idle shutdown ({0}) is already on; if that doesn't stop it, `stop_by: stop` does",
+            already_done=True,
+        ),
+        block(lambda resource: resource.details.may_lack_settings, SHUTDOWN_UNKNOWN),
     ),
     commands={StepName.STOP: partial(lines.command, "Stop it now", "az ml compute stop --name {name}" + lines.IN_WORKSPACE)},
     undo_command="az ml compute start --name {name}" + lines.IN_WORKSPACE,

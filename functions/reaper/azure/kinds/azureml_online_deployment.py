@@ -14,27 +14,15 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from reaper.azure import assets, deployments, lines, metrics
-from reaper.azure.deployments import BROKEN_STATES, CHANGING_STATES, Deployment, DeploymentDetails, deployment_request
-from reaper.azure.metrics import MetricQuery, MetricResults, MetricSource, activity_reading, heartbeat_reading
-from reaper.azure.reader import Deletion, Scaling, State, Table, kind_of, needs_closer_look, state_in, state_not_in
-from reaper.azure.requests import (
-    ArmChange,
-    ArmRequest,
-    Json,
-    inherited_tags,
-    parse_row,
-    parse_time,
-    read_tags,
-    reading,
-    region_key,
-    valid_count,
-)
-from reaper.case import Blocked
+from reaper.azure.deployments import BROKEN_STATES, CHANGING_STATES, WRITE, WRITE_ENDPOINT, Deployment, DeploymentDetails
+from reaper.azure.metrics import MetricQuery, MetricSource, activity_reading, heartbeat_reading
+from reaper.azure.reader import Deletion, Scaling, State, Table, each, kind_of, needs_closer_look, state_in, state_not_in
+from reaper.azure.requests import ArmChange, Json, inherited_tags, parse_time, read_tags, reading, region_key, valid_count
 from reaper.errors import CloudError, Reason
 from reaper.evidence import first_read_from, is_recent, merge_heartbeats
-from reaper.kind import Command, by_status, is_decided, status_rule
+from reaper.kind import Command, block, by_status, is_decided, status_rule
 from reaper.model import BilledPart, Resource, StepName
-from reaper.observation import Observation, Reading, Window
+from reaper.observation import Observation, Window
 
 if TYPE_CHECKING:
     from reaper.azure.session import CloudSession
@@ -45,11 +33,9 @@ TRAFFIC_QUERY = MetricQuery(
     namespace="Microsoft.MachineLearningServices/workspaces/onlineEndpoints/deployments",
     metrics=("RequestsPerMinute", "CpuUtilizationPercentage", "DeploymentCapacity"),
     aggregation="Average",
+    is_gone=deployments.is_gone,
 )
 ON_KUBERNETES = "it runs on your own Kubernetes nodes, which Azure ML doesn't bill"
-WRITE, DELETE = f"{deployments.DEPLOYMENT_ROOT}/write", f"{deployments.DEPLOYMENT_ROOT}/delete"
-WRITE_ENDPOINT = f"{deployments.ENDPOINT_ROOT}/write"
-PERCENT = "percent"
 ONE_DEPLOYMENT = "--name {deployments} --endpoint-name {onlineendpoints}" + lines.IN_WORKSPACE
 
 
@@ -113,32 +99,30 @@ def with_readings(cloud: CloudSession, observations: Sequence[Observation], wind
 
 def _with_readings(cloud: CloudSession, observations: Sequence[Observation], window: Window) -> Iterator[Observation]:
     sources = [MetricSource(id=one.resource.id, region=one.resource.region) for one in observations]
-    results = metrics.fetch_metrics(cloud, sources, TRAFFIC_QUERY, window, is_gone=partial(deployments.is_gone, cloud))
+    results = metrics.fetch_metrics(cloud, sources, TRAFFIC_QUERY, window)
     for one in observations:
+        traffic, *alive = (results.result_of(one.resource.id, metric) for metric in TRAFFIC_QUERY.metrics)
+        heartbeat = merge_heartbeats(*map(heartbeat_reading, TRAFFIC_QUERY.metrics[1:], alive))
         is_gone = one.resource.id.lower() in results.gone_ids
-        yield replace(one, is_gone=True) if is_gone else replace(one, readings=_to_readings(one.resource, results))
-
-
-def _to_readings(resource: Resource, results: MetricResults) -> tuple[Reading, ...]:
-    requests, cpu, capacity = (results.result_of(resource.id, metric) for metric in TRAFFIC_QUERY.metrics)
-    heartbeat = merge_heartbeats(
-        heartbeat_reading("CpuUtilizationPercentage", cpu), heartbeat_reading("DeploymentCapacity", capacity)
-    )
-    return (activity_reading("RequestsPerMinute", requests), heartbeat)
+        readings = one.readings if is_gone else (activity_reading(TRAFFIC_QUERY.metrics[0], traffic), heartbeat)
+        yield replace(one, is_gone=is_gone, readings=readings)
 
 
 def as_it_is_now(cloud: CloudSession, observations: Sequence[Observation], window: Window) -> Iterable[Observation]:
     """Those that were silent, as the source itself describes them now."""
     silent = [one.resource.id for one in observations if needs_closer_look(one)]
     current = deployments.list_current_rows(cloud, silent, [one.resource.id for one in observations])
-    return cloud.map_concurrently(partial(_as_it_is_now, cloud, current), observations)
+    return each(partial(_as_it_is_now, current))(cloud, observations, window)
 
 
-def _as_it_is_now(cloud: CloudSession, current: Mapping[str, Json], observation: Observation) -> Observation:
-    if not needs_closer_look(observation):
-        return observation
+def _as_it_is_now(current: Mapping[str, Json], cloud: CloudSession, observation: Observation) -> Observation:
+    listed = observation.resource
     try:
-        fresh = _resource_now(cloud, observation.resource, current)
+        row, endpoint = deployments.read_row_and_endpoint(cloud, listed.id, current)
+        siblings = frozenset(listed.details.siblings)
+        deployment = Deployment(row=row, endpoint=endpoint, workspace=listed.details.workspace, siblings=siblings)
+        with reading(deployments.READ_DEPLOYMENTS, str(row.get("id"))):
+            fresh = replace(deployment_resource(cloud, deployment), id=listed.id, name=listed.name)
     except CloudError as error:
         if error.operation == deployments.READ_DEPLOYMENTS and error.reason is Reason.GONE:
             return replace(observation, is_gone=True)
@@ -147,14 +131,6 @@ def _as_it_is_now(cloud: CloudSession, current: Mapping[str, Json], observation:
         because = "its description can't be read" if is_odd else f"it couldn't be read again: {error}"
         return replace(observation, unknown_because=because)
     return by_status(replace(observation, resource=fresh), (*STATES, *ENDPOINT_STATES))
-
-
-def _resource_now(cloud: CloudSession, listed: Resource, current: Mapping[str, Json]) -> Resource:
-    row, endpoint = deployments.read_row_and_endpoint(cloud, listed.id, current)
-    siblings = frozenset(listed.details.siblings)
-    deployment = Deployment(row=row, endpoint=endpoint, workspace=listed.details.workspace, siblings=siblings)
-    fresh = parse_row(deployments.READ_DEPLOYMENTS, row, lambda row: deployment_resource(cloud, deployment))
-    return replace(fresh, id=listed.id, name=listed.name)
 
 
 def with_autoscale_of_all(cloud: CloudSession, observations: Sequence[Observation], window: Window) -> Iterable[Observation]:
@@ -170,9 +146,15 @@ def state_without_instances(resource: Resource) -> str | None:
     return details.provisioning_state or "missing" if details.instances == 0 or is_empty else None
 
 
+def is_on_kubernetes(resource: Resource) -> bool:
+    """It runs on nodes of its owner's own."""
+    details: DeploymentDetails = resource.details
+    return details.on_kubernetes
+
+
 OWN, ENDPOINTS, SOUND = "provisioning_state", "endpoint_state", {"Succeeded", *BROKEN_STATES}
 STATES = (
-    status_rule("free", lambda resource: resource.details.on_kubernetes, ON_KUBERNETES),
+    status_rule("free", is_on_kubernetes, ON_KUBERNETES),
     status_rule("free", partial(state_in, {"Deleting"}, OWN), "it is being deleted"),
     status_rule("changing", partial(state_in, CHANGING_STATES, OWN), "its state is {0}"),
     status_rule("free", state_without_instances, "its state is {0} and it has no instances, so it costs nothing"),
@@ -193,55 +175,60 @@ def parts_after(resource: Resource, action: StepName) -> tuple[BilledPart, ...] 
     return tuple(replace(part, count=min(part.count, 1)) for part in resource.parts)
 
 
-def state_guard(resource: Resource, action: StepName) -> Blocked | None:
-    """Its own state and its endpoint's. A state that the action led to says that it was carried out."""
+def scaling_in(resource: Resource) -> str | None:
+    """Its state while it is being scaled to one instance."""
     details: DeploymentDetails = resource.details
-    state = details.provisioning_state
-    if details.on_kubernetes:
-        return Blocked(because=ON_KUBERNETES)
-    if state not in SOUND:
-        is_scaled_in = state in CHANGING_STATES and details.instances == 1
-        is_done = is_scaled_in if action is StepName.STOP else state == "Deleting"
-        return Blocked(because=f"its state is {state or 'missing'}", already_done=is_done)
-    if details.endpoint_state in {*CHANGING_STATES, "Deleting"}:
-        return Blocked(because=f"its endpoint's state is {details.endpoint_state}")
-    return None
+    return details.provisioning_state if details.provisioning_state in CHANGING_STATES and details.instances == 1 else None
 
 
-def scale_in_guard(resource: Resource) -> Blocked | None:
-    """What keeps it from being scaled to one instance."""
-    if blocked := state_guard(resource, StepName.STOP):
-        return blocked
+def instances_left(resource: Resource) -> str | None:
+    """How many instances it has, if there is none to save."""
+    return {0: "no instance", 1: "one instance"}.get(resource.details.instances)
+
+
+def kept_by_its_own_scaling(resource: Resource) -> str | None:
+    """That its scale settings keep more than one instance."""
+    scale = resource.details.scale_settings or {}
+    if str(scale.get("scaleType")).lower() != "targetutilization" or scale.get("minInstances") in (None, 0, 1):
+        return None
+    return f"its autoscaling keeps at least {scale['minInstances']} instances and would undo a scale-in"
+
+
+def is_traffic_unknown(resource: Resource) -> bool:
+    """Its share of its endpoint's traffic, or of what is mirrored, can't be read."""
     details: DeploymentDetails = resource.details
-    instances, scale = details.instances, details.scale_settings or {}
-    if instances is None:
-        return Blocked(because="its instance count is unknown")
-    if instances <= 1:
-        count = "one instance" if instances else "no instance"
-        return Blocked(because=f"it already has {count}, and Azure allows no fewer", already_done=True)
-    if str(scale.get("scaleType")).lower() == "targetutilization" and scale.get("minInstances") not in (None, 0, 1):
-        return Blocked(because=f"its autoscaling keeps at least {scale['minInstances']} instances and would undo a scale-in")
-    return Blocked(because=details.autoscale_because) if details.autoscale_because else None
+    return None in (details.traffic_percent, details.mirrored_percent)
 
 
-def delete_guard(resource: Resource) -> Blocked | None:
-    """What keeps it from being deleted."""
+def others_at_work(resource: Resource) -> str | None:
+    """Its share of the traffic and who might take it, unless it is its endpoint's only deployment or gets none."""
     details: DeploymentDetails = resource.details
-    share, mirrored = details.traffic_percent, details.mirrored_percent
-    if blocked := state_guard(resource, StepName.DELETE):
-        return blocked
-    if share is None or mirrored is None:
-        return Blocked(because="its share of its endpoint's traffic is unknown")
-    if details.endpoint_created is None:
-        return Blocked(because="its endpoint's creation time is unknown, so the endpoint couldn't be recognized later")
-    if details.unclear_asset_because:
-        return Blocked(because=details.unclear_asset_because)
-    if mirrored:
-        return Blocked(because=f"it gets {mirrored}% of its endpoint's traffic mirrored")
-    if share and (details.siblings or share != 100):
-        others = ", ".join(details.siblings) or "another deployment"
-        return Blocked(because=f"it gets {share}% of its endpoint's traffic; shift that to {others} first")
-    return None
+    share, others = details.traffic_percent, ", ".join(details.siblings) or "another deployment"
+    text = f"it gets {share}% of its endpoint's traffic; shift that to {others} first"
+    return text if share and (details.siblings or share != 100) else None
+
+
+BLOCKS = (
+    block(is_on_kubernetes, ON_KUBERNETES),
+    block(scaling_in, "its state is {0}", StepName.STOP, already_done=True),
+    block(partial(state_in, {"Deleting"}, OWN), "its state is {0}", StepName.DELETE, already_done=True),
+    block(partial(state_not_in, SOUND, OWN), "its state is {0}"),
+    block(partial(state_in, {*CHANGING_STATES, "Deleting"}, ENDPOINTS), "its endpoint's state is {0}"),
+    block(lambda resource: resource.details.instances is None, "its instance count is unknown", StepName.STOP),
+    block(instances_left, "it already has {0}, and Azure allows no fewer", StepName.STOP, already_done=True),
+    block(kept_by_its_own_scaling, "{0}", StepName.STOP),
+    block(lambda resource: resource.details.autoscale_because, "{0}", StepName.STOP),
+    block(is_traffic_unknown, "its share of its endpoint's traffic is unknown", StepName.DELETE),
+    block(
+        lambda resource: resource.details.endpoint_created is None,
+        "its endpoint's creation time is unknown, so the endpoint couldn't be recognized later",
+        StepName.DELETE,
+    ),
+    block(lambda resource: resource.details.unclear_asset_because, "{0}", StepName.DELETE),
+    block(lambda resource: resource.details.mirrored_percent, "it gets {0}% of its endpoint's traffic mirrored", StepName.DELETE),
+    block(others_at_work, "{0}", StepName.DELETE),
+)
+"""Those of every action, of the scale-in, and of the delete."""
 
 
 def sku(state: State) -> Json:
@@ -255,27 +242,6 @@ def sku(state: State) -> Json:
 def set_sku(deployment_id: str, state: State, sku: Json) -> ArmChange:
     """Tags aren't sent along: as they were read they might undo one that was set just now."""
     return ArmChange(permission=WRITE, path=deployment_id, body={"sku": sku}, method="PATCH")
-
-
-def its_endpoint(deployment_id: str) -> ArmRequest:
-    return deployments.endpoint_request(deployments.endpoint_id(deployment_id))
-
-
-def share(state: State) -> Json:
-    """Raises CloudError if it can't be read."""
-    percent = deployments.traffic_percent(state["endpoint"], state["deployment"]["name"])
-    if percent is None:
-        text = "its share of its endpoint's traffic can't be read"
-        raise CloudError(Reason.UNREADABLE, deployments.READ_ENDPOINTS, text)
-    return {PERCENT: percent}
-
-
-def set_share(deployment_id: str, state: State, share: Json) -> ArmChange:
-    """The whole endpoint, as it was read just before."""
-    body, endpoint = deployments.writable_body(state["endpoint"]), state["endpoint"]
-    shares = deployments.with_traffic_percent(endpoint, state["deployment"]["name"], share[PERCENT])
-    body["properties"] = {**body["properties"], deployments.TRAFFIC_KEY: shares}
-    return ArmChange(permission=WRITE_ENDPOINT, path=deployments.endpoint_id(deployment_id), body=body, method="PUT")
 
 
 def delete_line(resource: Resource) -> Command | None:
@@ -296,6 +262,7 @@ TABLE = Table(
     discover=partial(deployments.list_deployments, deployment_resource),
     read_now=read_now,
     states=STATES,
+    blocks=BLOCKS,
     signals=with_readings,
     closer_looks=(as_it_is_now, with_autoscale_of_all),
     undo_permissions=(WRITE, WRITE_ENDPOINT, deployments.ASSIGN_IDENTITY),
@@ -314,10 +281,9 @@ TABLE = Table(
             text="{} instances".format,
             to=1,
             number="capacity",
-            of=deployment_request,
+            of=deployments.deployment_request,
             section=sku,
             change=set_sku,
-            guard=scale_in_guard,
             outcome="scaling it from {capacity} instances to one has started; the next sweep checks the result",
             is_checked=False,
         ),
@@ -328,18 +294,7 @@ TABLE = Table(
             "with user-assigned identities takes the permission to assign each of them. Its settings are stored first, environment variables "
             "included, and those may contain secrets: keep the store of manifests private",
             undo="recreates it with its model, settings, tags, instances and, once it is ready, its traffic",
-            permissions=(DELETE, WRITE_ENDPOINT, deployments.ASSIGN_IDENTITY, *assets.PERMISSIONS),
-            guard=delete_guard,
-            first=Scaling(
-                permissions=(WRITE_ENDPOINT,),
-                what="traffic",
-                to=0,
-                number=PERCENT,
-                of=its_endpoint,
-                section=share,
-                change=set_share,
-                text="{}%".format,
-            ),
+            permissions=(deployments.DELETE, WRITE_ENDPOINT, deployments.ASSIGN_IDENTITY, *assets.PERMISSIONS),
         ),
     },
     parts_after=parts_after,

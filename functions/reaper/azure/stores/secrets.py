@@ -32,8 +32,13 @@ def read_secret(address: str) -> str:
     domain = trusted_hosts.azure_suffix(address, "vault")
     if domain is None:
         raise CloudError(Reason.REFUSED, OPERATION, str(trusted_hosts.refused_because(address, "vault")))
+    vault = f"https://{parts.netloc}"
     try:
-        response = _get_secret(f"https://{parts.netloc}", f"{parts.path}?api-version={API_VERSION}", domain)
+        token = BearerTokenCredentialPolicy(new_credential(**LIMITS), f"https://{domain}/.default")
+        policies = [UserAgentPolicy("ml-idle-reaper"), ShortRetryPolicy(MAX_RETRY_AFTER_S, **LIMITS), token]
+        client: PipelineClient[HttpRequest, HttpResponse] = PipelineClient(vault, policies=policies, **LIMITS)
+        with client:
+            response = client.send_request(HttpRequest("GET", f"{vault}{parts.path}?api-version={API_VERSION}"))
     except AzureError as error:
         raise CloudError(Reason.UNREACHABLE, OPERATION, f"{address}: {str(error).splitlines()[0][:200]}") from error
     if response.status_code in {401, 403}:
@@ -42,11 +47,3 @@ def read_secret(address: str) -> str:
         return str(response.json()["value"])
     except (ValueError, KeyError, TypeError) as error:
         raise CloudError(Reason.REFUSED, OPERATION, f"{address}: no secret there ({response.status_code})") from error
-
-
-def _get_secret(vault: str, path: str, domain: str) -> HttpResponse:
-    token = BearerTokenCredentialPolicy(new_credential(**LIMITS), f"https://{domain}/.default")
-    policies = [UserAgentPolicy("ml-idle-reaper"), ShortRetryPolicy(MAX_RETRY_AFTER_S, **LIMITS), token]
-    client: PipelineClient[HttpRequest, HttpResponse] = PipelineClient(vault, policies=policies, **LIMITS)
-    with client:
-        return client.send_request(HttpRequest("GET", f"{vault}{path}"))
