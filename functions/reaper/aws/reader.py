@@ -211,10 +211,10 @@ def read_signals(
     """Every signal of each, by resource ID. The whole window is only read of what was silent in the last hours."""
     signals = table.signals
     first = metrics.fetch_first_look(cloud, [(r, [s.query(r) for s in signals]) for r in resources], window)
-    shown = {r.id: tuple(s.reading(first[s.query(r)]) for s in signals) for r in resources}
+    shown = {r.id: tuple(s.reading(r, first) for s in signals) for r in resources}
     silent = [r for r in resources if not is_recent(Observation(resource=r, readings=shown[r.id]), window)]
     whole = metrics.fetch_metrics(cloud, [s.query(r) for r in silent for s in signals], window)
-    return shown | {r.id: tuple(s.reading(whole[s.query(r)]) for s in signals) for r in silent}
+    return shown | {r.id: tuple(s.reading(r, whole) for s in signals) for r in silent}
 
 
 @each

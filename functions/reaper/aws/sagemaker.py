@@ -1,4 +1,4 @@
-"""What SageMaker's kinds share: rows as resources, lines and pages for owners, the `Busy` signal, and what could be
+"""What SageMaker's kinds share: lines and pages for owners, the `Busy` signal, and what could be
 recreated from a description.
 
 In lines and pages, every part that comes from the cloud is escaped or quoted, and what decides on the host must have its exact form:
@@ -41,23 +41,6 @@ ANY_REPLY_KEY = "ResponseMetadata"
 RESTORED_TAG = "ml-idle-reaper:restored"
 MAX_TAGS = 50
 MAX_MODEL_PAGES = 20
-
-
-def listed_resource(
-    cloud: CloudSession, prefix: str, row: Mapping[str, Any], own_tags: Mapping[str, str] | None, kind: str
-) -> Resource:
-    """What a row of a list, or a description, says of any resource; its keys begin with `prefix`."""
-    return Resource(
-        kind=kind,
-        id=row[f"{prefix}Arn"],
-        name=row[f"{prefix}Name"],
-        target=cloud.target,
-        region=cloud.region,
-        created=row.get("CreationTime"),
-        changed=row.get("LastModifiedTime"),
-        status=row.get(f"{prefix}Status", ""),
-        tags=own_tags,
-    )
 
 
 def sagemaker_line(resource: Resource, operation: str, **options: str) -> str:
@@ -132,12 +115,10 @@ def busy_readings(cloud: CloudSession, resources: Sequence[Resource], window: Wi
     readings = {
         id_: tuple(r for q in queries for r in _activity_and_heartbeat(results[q])) for id_, queries in queries_by_id.items()
     }
-    return readings if spelled is not None else {id_: _with_doubt(pairs) for id_, pairs in readings.items()}
-
-
-def _with_doubt(readings: tuple[Reading, ...]) -> tuple[Reading, ...]:
-    """Without a list of what is published, a series that seems empty may be there under another spelling."""
-    return tuple(replace(r, complete=r.complete and point_count(r) > 0) for r in readings)
+    if spelled is not None:
+        return readings
+    # Without a list of what is published, a series that seems empty may be there under another spelling.
+    return {i: tuple(replace(r, complete=r.complete and point_count(r) > 0) for r in pairs) for i, pairs in readings.items()}
 
 
 def _activity_and_heartbeat(answer: metrics.MetricResult) -> tuple[Reading, Reading]:

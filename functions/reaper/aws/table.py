@@ -60,22 +60,24 @@ class Listing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signal:
-    """One metric of a resource, by the dimension that names it: by name or, with `by_id`, by ARN."""
+    """One metric of a resource, by the dimension that names it: by name or, with `by_id`, by ARN. `role`: what a point in it proves."""
 
     namespace: str
     metric: str
     dimension: str
     stat: str = "Sum"
     by_id: bool = False
+    role: Role = Role.ACTIVITY
 
     def query(self, resource: Resource) -> metrics.MetricQuery:
         """The series of one resource."""
         named = {self.dimension: resource.id if self.by_id else resource.name}
         return metrics.query(self.namespace, self.metric, self.stat, **named)
 
-    def reading(self, result: metrics.MetricResult) -> Reading:
-        """Its series as activity."""
-        return Reading(signal=self.metric, role=Role.ACTIVITY, series=result.series, complete=result.complete)
+    def reading(self, resource: Resource, results: Mapping[metrics.MetricQuery, metrics.MetricResult]) -> Reading:
+        """What it showed of one resource."""
+        result = results[self.query(resource)]
+        return Reading(signal=self.metric, role=self.role, series=result.series, complete=result.complete)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

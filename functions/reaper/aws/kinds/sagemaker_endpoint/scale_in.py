@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any
 
 from reaper.aws import autoscaling, sagemaker
 from reaper.aws.autoscaling import Autoscaling
 from reaper.aws.kinds.sagemaker_endpoint import description
 from reaper.aws.kinds.sagemaker_endpoint.description import EndpointDescription, billed_parts
 from reaper.aws.kinds.sagemaker_inference_component.description import copy_count
+from reaper.aws.table import Row
 from reaper.case import Blocked
 from reaper.kind import block, none_of
 from reaper.model import BilledPart, Resource, StepName
@@ -68,7 +68,7 @@ def _blocked_plan(because: str, *, already_done: bool = False) -> ScaleInPlan:
     return ScaleInPlan(blocked=Blocked(because=because, already_done=already_done))
 
 
-def production_variants(endpoint: EndpointDescription) -> list[Mapping[str, Any]]:
+def production_variants(endpoint: EndpointDescription) -> list[Row]:
     """The production variants as described. Shadow variants can't be scaled."""
     return list(endpoint.reply.get("ProductionVariants") or ())
 
@@ -99,23 +99,13 @@ def _by_saving_descending(resource: Resource, endpoint: EndpointDescription, lea
     return {name: least[name] for name in sorted(least, key=lambda name: (-saved[name], name))}
 
 
-def _may_scale_to_zero(row: Mapping[str, Any]) -> bool:
+def _may_scale_to_zero(row: Row) -> bool:
     managed = row.get("ManagedInstanceScaling") or {}
     return managed.get("Status") == "ENABLED" and managed.get("MinInstanceCount") == 0
 
 
-def _instance_count(row: Mapping[str, Any]) -> int:
+def _instance_count(row: Row) -> int:
     return int(row.get("CurrentInstanceCount") or 0)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RegionContext:
-    """What else a closer look needs: the region's autoscaling, its components' descriptions by name (None: gone by now), and
-    which models were deleted."""
-
-    autoscaling: Autoscaling | None
-    component_rows: Mapping[str, Mapping[str, Any] | None]
-    deleted_models: Collection[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,17 +132,22 @@ def details_of(resource: Resource) -> EndpointDetails:
 
 
 def endpoint_details(
-    resource: Resource, endpoint: EndpointDescription, components: Collection[str], region: RegionContext
+    resource: Resource,
+    endpoint: EndpointDescription,
+    components: Mapping[str, Row | None],
+    scaling: Autoscaling | None,
+    deleted: Collection[str],
 ) -> EndpointDetails:
-    """What acting needs. `components`: as listed; those read right before an action, in its details already, count too."""
-    rows = {name: region.component_rows.get(name) for name in components}
-    plan = plan_scale_in(resource, endpoint, region.autoscaling)
+    """What acting needs. `components`: as described, by name; those read right before an action, in its details already, count too.
+    `deleted`: models that were.
+    """
+    plan = plan_scale_in(resource, endpoint, scaling)
     return EndpointDetails(
-        copies={**details_of(resource).copies, **{name: copy_count(row) if row else None for name, row in rows.items()}},
+        copies={**details_of(resource).copies, **{name: copy_count(row) if row else None for name, row in components.items()}},
         scale_in=plan,
         parts_after_stop=_parts_at_most(endpoint, plan.first_variant),
-        parts_anyway=_parts_at_most(endpoint, autoscaling.minimum_by_variant(region.autoscaling, resource.name)),
-        unrestorable=_unrestorable(resource, endpoint, region.deleted_models),
+        parts_anyway=_parts_at_most(endpoint, autoscaling.minimum_by_variant(scaling, resource.name)),
+        unrestorable=_unrestorable(resource, endpoint, deleted),
     )
 
 
@@ -160,10 +155,12 @@ def _unrestorable(resource: Resource, endpoint: EndpointDescription, deleted: Co
     """Why it can't be recreated."""
     if endpoint.has_cached_types:
         return Blocked(because=description.CONFIG_NOT_READ, not_read=True)
-    if because := description.endpoint_unrestorable_because(endpoint) or sagemaker.no_room_for_tag_because(resource.tags):
-        return Blocked(because=because)
-    missing = sagemaker.missing_model_because(sagemaker.model_names(endpoint.config), deleted)
-    return Blocked(because=missing) if missing else None
+    because = (
+        description.endpoint_unrestorable_because(endpoint)
+        or sagemaker.no_room_for_tag_because(resource.tags)
+        or sagemaker.missing_model_because(sagemaker.model_names(endpoint.config), deleted)
+    )
+    return Blocked(because=because) if because else None
 
 
 def _parts_at_most(endpoint: EndpointDescription, most: Mapping[str, int]) -> tuple[BilledPart, ...] | None:

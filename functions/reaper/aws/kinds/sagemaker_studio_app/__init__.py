@@ -72,11 +72,6 @@ def parameters_of(resource: Resource) -> dict[str, Any]:
     return app_parameters(dict(zip(IDENTITY_KEYS, values, strict=True)))
 
 
-def is_not_deleted(row: Row) -> bool:
-    """AWS lists deleted apps for a while."""
-    return row.get("Status") != "Deleted"
-
-
 def arns_of(cloud: CloudSession, row: Row) -> tuple[str, ...]:
     """The app's ARN as DescribeApp spells it, since a list has none, and those of the space or user and the domain it lives in."""
     domain, home = row["DomainId"], row.get("SpaceName") or row.get("UserProfileName")
@@ -189,11 +184,7 @@ def delete_arguments(resource: Resource) -> dict[str, str] | None:
         return None
     home = {"space-name": details.space_name} if details.space_name else {"user-profile-name": details.user_profile or ""}
     named = {"domain-id": details.domain_id, "app-type": details.app_type, "app-name": details.app_name, **home}
-    return (
-        {key: str(value) for key, value in named.items()}
-        if all(named.values()) and is_pasteable(*map(str, named.values()))
-        else None
-    )
+    return named if all(named.values()) and is_pasteable(*named.values()) else None
 
 
 def sharing_because(resource: Resource) -> str | None:
@@ -249,7 +240,7 @@ KIND = completed(
         ),
         states=STATES,
         details=StudioAppDetails,
-        keep_row=is_not_deleted,
+        keep_row=lambda row: row.get("Status") != "Deleted",  # AWS lists deleted apps for a while
         arns=arns_of,
         resource=app_resource,
         now=as_now,
