@@ -90,7 +90,7 @@ def read_now(table: Table, cloud: CloudSession, resource: Resource) -> Resource:
     """Its description, what else a person may change about it, and last of all its tags, from the authoritative call."""
     row = reader.described(cloud, table, _parameters(table, resource))
     fresh = reader.resource_of(table, cloud, row, None)
-    fresh = table.now(cloud, fresh, row) if table.now else fresh
+    fresh = table.as_now(cloud, fresh, row) if table.as_now else fresh
     if isinstance(stop := table.actions.get(StepName.STOP), Scaling):
         fresh = scaling.with_live_settings(cloud, stop, fresh, row)
     return replace(fresh, tags=tags.read_tags_now(cloud, *reader.arns_of(table, cloud, row)))
@@ -167,7 +167,7 @@ def _undo_start_stop(table: Table, undo: Undo, cloud: CloudSession, manifest: Ma
         wanted = " or ".join(undo.needs)
         text = f"the status of {name} is {resource.status}; run this again once it is {wanted}"
         raise CloudError(Reason.REFUSED, permission, text)
-    if because := undo.left_because(table.now(cloud, resource, row) if table.now else resource):
+    if because := undo.left_because(table.as_now(cloud, resource, row) if table.as_now else resource):
         raise CloudError(Reason.REFUSED, permission, because)
     cloud.call(listing.service, undo.call, ANY_REPLY_KEY, **{listing.key("name"): name})
     return UndoResult(because=undo.because, not_restored=undo.lost)

@@ -53,9 +53,18 @@ def list_members(session: boto3.Session, units: Sequence[str], region: str) -> l
             rows |= {row["Id"]: row for row in _rows_below(cloud, unit)}
         if not units:
             rows = {row["Id"]: row for row in cloud.paged_rows("organizations", "ListAccounts", "Accounts", "Id", "Arn")}
-        return [_member(row) for _, row in sorted(rows.items()) if _state(row) == "ACTIVE"]
+        active = [row for _, row in sorted(rows.items()) if _state(row) == "ACTIVE"]
     except CloudError as error:
         raise _unreadable(error) from error
+    return [
+        Account(
+            cloud="aws",
+            id=row["Id"],
+            name=name if isinstance(name := row.get("Name"), str) and name else None,
+            is_management=row["Arn"].split(":")[4:5] == [row["Id"]],  # arn:aws:organizations::MANAGEMENT:account/o-…/ID
+        )
+        for row in active
+    ]
 
 
 def _rows_below(cloud: CloudSession, unit: str) -> Iterator[Mapping[str, Any]]:
@@ -87,17 +96,6 @@ def _state(row: Mapping[str, Any]) -> str:
     if not isinstance(state, str):
         raise CloudError(Reason.UNREADABLE, "organizations:ListAccounts", f"account {row['Id']} has neither State nor Status")
     return state
-
-
-def _member(row: Mapping[str, Any]) -> Account:
-    """The account's ARN names the management account: `arn:aws:organizations::MANAGEMENT:account/o-…/ID`."""
-    name = row.get("Name")
-    return Account(
-        cloud="aws",
-        id=row["Id"],
-        name=name if isinstance(name, str) and name else None,
-        is_management=row["Arn"].split(":")[4:5] == [row["Id"]],
-    )
 
 
 def _unreadable(error: CloudError) -> SettingsError:

@@ -151,7 +151,7 @@ def listed_resource(table: Table, cloud: CloudSession, row: Row, own_tags: Tags)
 
 def _sized(table: Table, resource: Resource, size: str) -> Resource:
     parts = (BilledPart(component=table.component, instance=size),) if size and table.component else None
-    return replace(resource, size=size, parts=() if resource.status in table.free_when else parts)
+    return replace(resource, size=size, parts=() if resource.status == "Stopped" else parts)
 
 
 def observe(table: Table, cloud: CloudSession, resources: Sequence[Resource], window: Window) -> Iterator[Observation]:

@@ -73,12 +73,12 @@ def console_url(resource: Resource, page: str, name: str) -> str | None:
     return f"{host}/sagemaker/home?region={resource.region}#/{page}/{escape(name, safe='')}"
 
 
-def undeletable_because(own_tags: Mapping[str, str] | None) -> str | None:
+def undeletable_because(resource: Resource) -> str | None:
     """The clause that says why it must not be deleted here: reserved tags can't be restored, nor what they tie it to."""
-    keys = sorted(key for key in own_tags or {} if key.lower().startswith("aws:"))
+    keys = sorted(key for key in resource.tags or {} if key.lower().startswith("aws:"))
     if not keys:
         return None
-    if stack := _stack_name(own_tags):
+    if stack := _stack_name(resource.tags):
         return f"it belongs to stack {stack}; delete it in CloudFormation"
     return f"its tag {keys[0]} is reserved by AWS and couldn't be restored"
 

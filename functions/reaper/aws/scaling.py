@@ -109,16 +109,17 @@ def side_changes(manifest: Manifest) -> tuple[SideChange, ...]:
     """The autoscaling minimum, and the number itself: it shows whether the action took effect."""
     saved = manifest.undo_state
     numbers = (SideChange(what=id_, before=saved["before"][id_], ours=count) for id_, count in saved["wanted"].items())
-    return (*minimum_changes(saved), *numbers)
+    return (*(change for _, change in _minima(saved)), *numbers)
 
 
-def minimum_changes(saved: UndoState) -> tuple[SideChange, ...]:
-    """The autoscaling minima that are above what is wanted."""
-    wanted = saved["wanted"]
-    return tuple(
-        SideChange(what=MINIMUM + target["ResourceId"], before=target["MinCapacity"], ours=wanted[target["ResourceId"]])
-        for target in _targets_to_lower(saved)
-    )
+def _minima(saved: UndoState) -> list[tuple[Row, SideChange]]:
+    """The recorded targets whose autoscaling minimum is above what is wanted, each with how that changes."""
+    wanted, minima = saved["wanted"], []
+    for row in _of_capacity(saved["scaling"]["targets"]):
+        id_, before = row["ResourceId"], row["MinCapacity"]
+        if before > wanted.get(id_, before):
+            minima.append((row, SideChange(what=MINIMUM + id_, before=before, ours=wanted[id_])))
+    return minima
 
 
 def perform(
@@ -126,14 +127,14 @@ def perform(
 ) -> ActionResult:
     """The autoscaling minimum first, or autoscaling would undo the rest."""
     saved = manifest.undo_state
-    minima = minimum_changes(saved)
+    minima = _minima(saved)
 
     def before_lowering(now: Resource) -> Resource:
         numbers = {**now.details.numbers}
-        numbers |= {change.what: change.before for change in minima if numbers.get(change.what) == change.ours}
+        numbers |= {change.what: change.before for _, change in minima if numbers.get(change.what) == change.ours}
         return replace(now, details=replace(now.details, numbers=numbers))
 
-    for target, change in zip(_targets_to_lower(saved), minima, strict=True):
+    for target, change in minima:
         with permit():
             register_target(cloud.change, target, MinCapacity=change.ours)
     with permit(before_lowering):
@@ -299,32 +300,28 @@ def _raise_minimum(
     """
     now = {target_key(row): row for row in autoscaling.read_autoscaling(cloud).targets}
     lost = []
-    for target in (one for one in _targets_to_lower(saved) if one["ResourceId"] not in missing):
-        current, id_, minimum = now.get(target_key(target)), target["ResourceId"], target["MinCapacity"]
-        count, lowered_to = counts.get(id_), saved["wanted"][id_]
+    for target, change in _minima(saved):
+        current, id_ = now.get(target_key(target)), target["ResourceId"]
+        count = counts.get(id_)
+        if id_ in missing:
+            continue
         if current is None:
             lost.append(f"The scalable target of {id_} is gone.")
-        elif count and count.was_chosen_since and count.now < minimum:
-            text = f"restoring {minimum} would override the count of {count.now} set since"
+        elif count and count.was_chosen_since and count.now < change.before:
+            text = f"restoring {change.before} would override the count of {count.now} set since"
             lost.append(f"The autoscaling minimum of {id_} stays at {current['MinCapacity']}: {text}.")
         else:
             least = RestoredCount(
                 label=f"The autoscaling minimum of {id_}",
-                before=minimum,
-                stopped_at=lowered_to,
+                before=change.before,
+                stopped_at=change.ours,
                 now=current["MinCapacity"],
-                maximum=max(lowered_to, current["MaxCapacity"]),
+                maximum=max(change.ours, current["MaxCapacity"]),
             )
             if least.count_to_request is not None:
                 register_target(cloud.call, target, MinCapacity=least.count_to_request)
             lost += least.not_restored
     return lost
-
-
-def _targets_to_lower(saved: UndoState) -> list[Row]:
-    """The recorded targets whose minimum is above what is wanted."""
-    wanted, targets = saved["wanted"], _of_capacity(saved["scaling"]["targets"])
-    return [row for row in targets if row["MinCapacity"] > wanted.get(row["ResourceId"], row["MinCapacity"])]
 
 
 def _of_capacity(targets: Iterable[Row]) -> list[Row]:

@@ -92,7 +92,9 @@ def tags_of(by_arn: TagsByArn | None, *arns: str) -> Tags | None:
         return None
     merged: Tags = {}
     for arn in reversed(arns):
-        tags = _tags_of_arn(by_arn.get(arn.lower(), {}), arn)
+        spelled = by_arn.get(arn.lower(), {})
+        # Those of the spelling that is surely the same resource; else those of all spellings, since one of them may be.
+        tags = spelled[comparable_id(arn)] if comparable_id(arn) in spelled else _merge(spelled.values())
         if tags is None:
             return None
         merged = _inside(merged, tags)
@@ -107,11 +109,6 @@ def _inside(outer: Tags, own: Tags) -> Tags:
             key += " "
         merged.setdefault(key, value)
     return merged
-
-
-def _tags_of_arn(spelled: Mapping[str, Tags | None], arn: str) -> Tags | None:
-    """Those of the spelling that is surely the same resource; else those of all spellings, since one of them may be."""
-    return spelled[comparable_id(arn)] if comparable_id(arn) in spelled else _merge(spelled.values())
 
 
 def read_tags_now(cloud: CloudSession, *arns: str) -> dict[str, str]:

@@ -47,12 +47,15 @@ def list_accounts(settings: Settings) -> list[Account]:
     own = _own_account(settings, session, regions)
     if scope.organization or scope.ous:
         members = organization.list_members(session, scope.ous, _start_region(session, regions))
-        _require_members(scope.accounts, members)
+        if foreign := [account for account in scope.accounts if account not in {member.id for member in members}]:
+            raise SettingsError(f"accounts: {foreign[0]} isn't an active account of what this deployment sweeps")
         members = [member for member in members if member.id in scope.accounts] if scope.accounts else members
     else:
         members = [Account(cloud="aws", id=account) for account in scope.accounts or (own,)]
     if scope.only_own_account:
-        members = _only_own(members, own, scope.accounts)
+        members = [member for member in members if member.id == own]
+        if not members or {*scope.accounts} - {own}:
+            raise SettingsError(f"accounts: this deployment sweeps only its own account, {own}; a call can only narrow that")
     left = [member for member in members if member.id not in settings.exclude_accounts]
     if not left:
         excluded = f" that isn't excluded ({', '.join(settings.exclude_accounts)})" if settings.exclude_accounts else ""
@@ -78,12 +81,11 @@ def open_account(settings: Settings, account: Account, *, may_act: bool) -> tupl
         return [], unopened_rows(account, kinds, error)
     for session in sessions:
         session.target = replace(session.target, account_name=account.name)
-    rows = [
-        row
-        for session in sessions
-        if session.region not in enabled
-        for row in unopened_rows(account, kind_names(settings), _not_enabled(account, session.region), session.region)
-    ]
+    rows = []
+    for region in (session.region for session in sessions if session.region not in enabled):
+        text = f"{region} isn't enabled in account {account.id}; enable it there, or leave it out of --region and REAPER_REGIONS"
+        not_enabled = CloudError(Reason.REFUSED, PERMISSIONS[1], text)
+        rows += unopened_rows(account, kind_names(settings), not_enabled, region)
     return [session for session in sessions if session.region in enabled], rows
 
 
@@ -97,21 +99,6 @@ def _own_account(settings: Settings, session: boto3.Session, regions: Sequence[s
     if settings.role:
         return settings.role.split(":")[4]
     return _first_session_and_account(session, regions if "all" not in regions else [_start_region(session, regions)])[1]
-
-
-def _require_members(accounts: Sequence[str], members: Sequence[Account]) -> None:
-    known = {member.id for member in members}
-    for account in accounts:
-        if account not in known:
-            raise SettingsError(f"accounts: {account} isn't an active account of what this deployment sweeps")
-
-
-def _only_own(members: Sequence[Account], own: str, asked: Sequence[str]) -> list[Account]:
-    """The own account alone. Raises SettingsError if another one was asked for by its ID, or if it isn't among the members."""
-    left = [member for member in members if member.id == own]
-    if not left or {*asked} - {own}:
-        raise SettingsError(f"accounts: this deployment sweeps only its own account, {own}; a call can only narrow that")
-    return left
 
 
 def _assumed_sessions(settings: Settings, account: Account, *, may_act: bool) -> list[CloudSession]:
@@ -158,11 +145,6 @@ def _checked_regions(account: Account, sessions: Sequence[CloudSession]) -> set[
         except CloudError:
             continue
     return names
-
-
-def _not_enabled(account: Account, region: str) -> CloudError:
-    text = f"{region} isn't enabled in account {account.id}; enable it there, or leave it out of --region and REAPER_REGIONS"
-    return CloudError(Reason.REFUSED, "ec2:DescribeRegions", text)
 
 
 def reading_permissions() -> list[str]:

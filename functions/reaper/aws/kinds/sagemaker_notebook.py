@@ -99,7 +99,7 @@ KIND = completed(
             status_rule("unknown", none_of("InService"), "this version doesn't recognize its status {status}"),
         ),
         details=NotebookDetails,
-        now=with_details,
+        as_now=with_details,
         size="InstanceType",
         component="Notebook",
         price_keys=("Notebook",),

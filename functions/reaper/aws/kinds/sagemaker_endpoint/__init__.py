@@ -127,7 +127,7 @@ KIND = completed(
         ),
         states=look.STATES,
         details=EndpointDetails,
-        now=with_components,
+        as_now=with_components,
         first_look=look.first_look,
         closer_looks=(look.closer_look,),
         look_permissions=(

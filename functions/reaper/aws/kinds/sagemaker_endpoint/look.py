@@ -84,7 +84,7 @@ def closer_look(cloud: CloudSession, observations: Sequence[Observation], batch:
             yield closer
         else:
             described.append(closer)
-    components = _components_by_endpoint(cloud) if _must_list_components(cloud, described) else {}
+    components = _components_by_endpoint(cloud, described)
     looks = _with_endpoint_details(cloud, [_with_queries(look, components) for look in described], window)
     results = metrics.fetch_metrics(cloud, [query for one in looks for query in one.queries], window)
     for one in looks:
@@ -104,27 +104,20 @@ def _recent_variants(cloud: CloudSession) -> dict[str, list[str]]:
 def _look_closer(
     cloud: CloudSession, observation: Observation, cached: CachedDescription | None, window: Window
 ) -> CloserLook | Observation:
-    resource = observation.resource
-    described = cloud.attempt("sagemaker:DescribeEndpoint", lambda: _described(cloud, resource, cached), may_be_gone=True)
-    if isinstance(described, CloudError):
-        return CloserLook(resource=resource, unknown_because=f"it couldn't be described: {described}")
-    return _settled_as_described(observation, described, window) or described
-
-
-def _settled_as_described(observation: Observation, closer: CloserLook, window: Window) -> Observation | None:
-    """The observation of what was used within the `idle_after` of the rule for what it turned out to run: no other signal can make it idle.
-
-    None for what has signals of another sort, or isn't steady.
+    """The endpoint as described; or the observation of what was used within the `idle_after` of the rule for what it turned out to run, if no
+    signal of another sort can make it idle.
     """
+    resource = observation.resource
+    closer = cloud.attempt("sagemaker:DescribeEndpoint", lambda: _described(cloud, resource, cached), may_be_gone=True)
+    if isinstance(closer, CloudError):
+        return CloserLook(resource=resource, unknown_because=f"it couldn't be described: {closer}")
     endpoint, used = closer.described, last_used(observation)
-    if used is None or endpoint is None or endpoint.status != description.STEADY_STATUS:
-        return None
-    recent = None if endpoint.may_host_components or endpoint.is_asynchronous else window.recent_since_of(closer.resource)
-    return (
-        replace(observation, resource=closer.resource, to_cache=closer.to_cache)
-        if recent and used > recent.under_some_rule
-        else None
-    )
+    is_plain = endpoint and not endpoint.may_host_components and not endpoint.is_asynchronous
+    if endpoint is None or not is_plain or used is None or endpoint.status != description.STEADY_STATUS:
+        return closer
+    recent = window.recent_since_of(closer.resource)
+    is_in_use = recent is not None and used > recent.under_some_rule
+    return replace(observation, resource=closer.resource, to_cache=closer.to_cache) if is_in_use else closer
 
 
 def _described(cloud: CloudSession, resource: Resource, cached: CachedDescription | None) -> CloserLook:
@@ -174,16 +167,16 @@ def _to_observation(closer: CloserLook, readings: tuple[Reading, ...], window: W
     return seen
 
 
-def _must_list_components(cloud: CloudSession, looks: Sequence[CloserLook]) -> bool:
-    """Whether inference components must be listed: an endpoint looks like a host, or any component of the region reported lately."""
-    if not looks or any(look.described and look.described.may_host_components for look in looks):
-        return bool(looks)
-    series = metrics.published_dimensions(cloud, component.HEARTBEAT_NAMESPACE, component.HEARTBEAT_METRICS[0])
-    return cloud.read_or_none("cloudwatch:ListMetrics", lambda: any(True for _ in series)) is not False
-
-
-def _components_by_endpoint(cloud: CloudSession) -> ComponentsByEndpoint | None:
-    """Inference components by endpoint; None, and noted, when they can't be listed."""
+def _components_by_endpoint(cloud: CloudSession, looks: Sequence[CloserLook]) -> ComponentsByEndpoint | None:
+    """Inference components by endpoint; None, and noted, when they can't be listed. They are, if an endpoint looks like a host, or any component of
+    the region reported lately.
+    """
+    if not looks:
+        return {}
+    if not any(look.described and look.described.may_host_components for look in looks):
+        series = metrics.published_dimensions(cloud, component.HEARTBEAT_NAMESPACE, component.HEARTBEAT_METRICS[0])
+        if cloud.read_or_none("cloudwatch:ListMetrics", lambda: any(True for _ in series)) is False:
+            return {}
     rows = cloud.read_or_none("sagemaker:ListInferenceComponents", lambda: component.list_rows(cloud, *component.REQUIRED_KEYS))
     if rows is None:
         return None

@@ -49,7 +49,9 @@ def needs_autoscaling(endpoint: EndpointDescription) -> bool:
 
 
 def plan_scale_in(resource: Resource, endpoint: EndpointDescription, scaling: Autoscaling | None) -> ScaleInPlan:
-    """For the endpoint as described. `scaling` None: autoscaling couldn't be read."""
+    """For the endpoint as described: to none where a request would wake an asynchronous one again, else to one. `scaling` None: autoscaling
+    couldn't be read.
+    """
     rows = production_variants(endpoint)
     if not rows:
         return _blocked_plan("its description lists no variants")
@@ -58,10 +60,21 @@ def plan_scale_in(resource: Resource, endpoint: EndpointDescription, scaling: Au
     if any(row.get("InstancePools") for row in rows):
         return _blocked_plan("it runs pools of several instance types, which are not scaled in")
     if endpoint.may_host_components:
-        may_release = all(_may_scale_to_zero(row) for row in rows)
+        managed = [row.get("ManagedInstanceScaling") or {} for row in rows]
+        may_release = all(one.get("Status") == "ENABLED" and one.get("MinInstanceCount") == 0 for one in managed)
         after = "; SageMaker releases its instances" if may_release else ", and SageMaker may not scale its instances to zero"
         return _blocked_plan(f"it hosts no inference component now{after} (ManagedInstanceScaling)")
-    return _plan_variants(resource, endpoint, scaling)
+    if endpoint.is_asynchronous and scaling is None:
+        return _blocked_plan(autoscaling.UNREAD)
+    counts = {row["VariantName"]: _instance_count(row) for row in rows}
+    wakes = endpoint.is_asynchronous and scaling
+    least = {name: 0 if wakes and autoscaling.can_wake_variant(wakes, resource.name, name) else 1 for name in counts}
+    fewer = {name: least[name] for name, count in counts.items() if count > least[name]}
+    if fewer:
+        return ScaleInPlan(instances_by_variant=_by_saving_descending(resource, endpoint, fewer))
+    asleep = endpoint.is_asynchronous and any(counts.values())
+    suffix = "; no step scaling policy on HasBacklogWithoutCapacity would wake it from zero" if asleep else ""
+    return _blocked_plan(f"it already runs no more than one instance per variant{suffix}", already_done=True)
 
 
 def _blocked_plan(because: str, *, already_done: bool = False) -> ScaleInPlan:
@@ -73,21 +86,6 @@ def production_variants(endpoint: EndpointDescription) -> list[Row]:
     return list(endpoint.reply.get("ProductionVariants") or ())
 
 
-def _plan_variants(resource: Resource, endpoint: EndpointDescription, scaling: Autoscaling | None) -> ScaleInPlan:
-    """Down to none where a request would wake an asynchronous endpoint again, else to one."""
-    if endpoint.is_asynchronous and scaling is None:
-        return _blocked_plan(autoscaling.UNREAD)
-    counts = {row["VariantName"]: _instance_count(row) for row in production_variants(endpoint)}
-    wakes = endpoint.is_asynchronous and scaling
-    least = {name: 0 if wakes and autoscaling.can_wake_variant(wakes, resource.name, name) else 1 for name in counts}
-    fewer = {name: least[name] for name, count in counts.items() if count > least[name]}
-    if fewer:
-        return ScaleInPlan(instances_by_variant=_by_saving_descending(resource, endpoint, fewer))
-    asleep = endpoint.is_asynchronous and any(counts.values())
-    suffix = "; no step scaling policy on HasBacklogWithoutCapacity would wake it from zero" if asleep else ""
-    return _blocked_plan(f"it already runs no more than one instance per variant{suffix}", already_done=True)
-
-
 def _by_saving_descending(resource: Resource, endpoint: EndpointDescription, least: Mapping[str, int]) -> dict[str, int]:
     """The same, the greatest saving at list price first; those without a price come last, and equal ones go by name."""
     book, saved = PriceBook(), dict.fromkeys(least, -1.0)
@@ -97,11 +95,6 @@ def _by_saving_descending(resource: Resource, endpoint: EndpointDescription, lea
         if price := book.price(replace(resource, parts=parts)):
             saved[variant.name] = price.usd_per_hour
     return {name: least[name] for name in sorted(least, key=lambda name: (-saved[name], name))}
-
-
-def _may_scale_to_zero(row: Row) -> bool:
-    managed = row.get("ManagedInstanceScaling") or {}
-    return managed.get("Status") == "ENABLED" and managed.get("MinInstanceCount") == 0
 
 
 def _instance_count(row: Row) -> int:
@@ -201,12 +194,6 @@ def plan_blocked(resource: Resource) -> Blocked | None:
     return plan.blocked if plan else None
 
 
-def delete_blocked(resource: Resource) -> Blocked | None:
-    """Why it can't be deleted and brought back."""
-    because = sagemaker.undeletable_because(resource.tags)
-    return Blocked(because=because) if because else details_of(resource).unrestorable
-
-
 BLOCKS = (
     block({"Deleting"}, "it is being deleted already", already_done=True),
     block(none_of(*STEADY_STATUSES), "its status is {status}"),
@@ -214,5 +201,6 @@ BLOCKS = (
     block(lambda r: details_of(r).scale_in is None, "it wasn't checked closely"),
     block(none_of("InService"), "its status is {status}, in which it can't be scaled", StepName.STOP),
     block(plan_blocked, "{0}", StepName.STOP),
-    block(delete_blocked, "{0}", StepName.DELETE),
+    block(sagemaker.undeletable_because, "{0}", StepName.DELETE),
+    block(lambda r: details_of(r).unrestorable, "{0}", StepName.DELETE),
 )

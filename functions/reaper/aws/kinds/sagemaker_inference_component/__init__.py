@@ -246,11 +246,6 @@ def adapters_because(resource: Resource) -> str | None:
     return f"the adapter {details.adapters[0]} is on it; delete it first" if count else None
 
 
-def undeletable_because(resource: Resource) -> str | None:
-    """Its tags include its endpoint's: a stack that manages the endpoint manages what is on it."""
-    return sagemaker.undeletable_because(resource.tags) or details_of(resource).unrestorable_because
-
-
 def copies_goal(cloud: CloudSession, resource: Resource) -> Goal:
     """No copies, if something would wake it again. Raises CloudError if nothing would."""
     id_ = component_resource_id(resource.name)
@@ -301,7 +296,10 @@ BLOCKS = (
         f"no step scaling policy on {ACTIVITY_METRICS[1]} would wake it from zero",
         StepName.STOP,
     ),
-    block(undeletable_because, "{0}", StepName.DELETE),
+    block(
+        sagemaker.undeletable_because, "{0}", StepName.DELETE
+    ),  # its tags include its endpoint's, and that stack manages it too
+    block(lambda r: details_of(r).unrestorable_because, "{0}", StepName.DELETE),
 )
 TABLE = Table(
     name="sagemaker-inference-component",
@@ -321,7 +319,7 @@ TABLE = Table(
     details=ComponentDetails,
     arns=arns_of,
     resource=component_resource,
-    now=with_siblings,
+    as_now=with_siblings,
     first_look=first_look,
     closer_looks=(closer_look,),
     look_permissions=("sagemaker:DescribeInferenceComponent", "sagemaker:ListModels"),

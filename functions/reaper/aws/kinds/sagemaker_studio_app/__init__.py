@@ -87,6 +87,8 @@ def app_resource(cloud: CloudSession, row: Row, own_tags: Tags) -> Resource:
         raise CloudError(Reason.UNREADABLE, "sagemaker:ListApps", f"the names of app {row['AppName']} can't be read")
     domain, app_type, app_name, space, user = names
     instance = (row.get("ResourceSpec") or {}).get("InstanceType") or ""
+    part = BilledPart(component=PRICE_COMPONENTS.get(app_type, f"Studio-{app_type}"), instance=instance)
+    parts = None if not instance or app_type in SEPARATELY_BILLED_TYPES else () if instance == "system" else (part,)
     return Resource(
         kind=NAME,
         id=arns_of(cloud, {**row, "AppArn": None})[0],
@@ -96,7 +98,7 @@ def app_resource(cloud: CloudSession, row: Row, own_tags: Tags) -> Resource:
         created=row.get("CreationTime"),
         status=row.get("Status", ""),
         size=instance,
-        parts=_billed_parts(app_type, instance),
+        parts=parts,
         tags=own_tags,
         people={"Studio user profile": user} if user else {},
         details=StudioAppDetails(
@@ -108,14 +110,6 @@ def app_resource(cloud: CloudSession, row: Row, own_tags: Tags) -> Resource:
             used_at=used_by_person_at(row),
         ),
     )
-
-
-def _billed_parts(app_type: str, instance: str) -> tuple[BilledPart, ...] | None:
-    if not instance or app_type in SEPARATELY_BILLED_TYPES:
-        return None
-    if instance == "system":
-        return ()
-    return (BilledPart(component=PRICE_COMPONENTS.get(app_type, f"Studio-{app_type}"), instance=instance),)
 
 
 def as_now(cloud: CloudSession, resource: Resource, row: Row) -> Resource:
@@ -243,7 +237,7 @@ KIND = completed(
         keep_row=lambda row: row.get("Status") != "Deleted",  # AWS lists deleted apps for a while
         arns=arns_of,
         resource=app_resource,
-        now=as_now,
+        as_now=as_now,
         parameters=parameters_of,
         is_busy_published=True,
         needs_setup="Busy (docs/busy.md)",
