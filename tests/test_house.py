@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+
+import pytest
+
+from reaper import registry
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = {"reaper": ROOT / "functions/reaper", "reaper_sandbox": ROOT / "sandbox/reaper_sandbox"}
@@ -134,14 +138,123 @@ def test_a_circle_would_be_noticed():
     assert circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [["a", "b", "c"]]
 
 
-TABLES = PACKAGES["reaper"] / "azure/kinds"
-GONE = {"discover", "observe", "blocked_actions", "put_back", "live_settings", "perform", "undo", "read_undo_state"}
-"""What a kind no longer defines: the reader and the executor of its cloud do that for every kind."""
+GONE = {
+    *(
+        "discover",
+        "observe",
+        "blocked",
+        "blocked_actions",
+        "commands",
+        "read_now",
+        "read_undo_state",
+        "perform",
+        "undo",
+        "side_changes",
+        "put_back",
+    ),
+    *("undo_members", "live_settings", "components", "contained", "interruption", "acting"),
+}
+"""What no kind defines, neither as a function nor as a file: the reader and the executor of its cloud do that for every kind."""
 
 
-def test_azure_kinds_are_tables_without_code_of_their_own_for_it():
-    assert [path.name for path in TABLES.iterdir() if path.is_dir() and path.name != "__pycache__"] == []
-    kinds = [path for path in TABLES.glob("*.py") if path.stem != "__init__"]
-    assert len(kinds) > 2
-    assert {path.name: GONE & {function.name for function in functions(path)} for path in kinds} == {p.name: set() for p in kinds}
-    assert all("KIND = kind_of(TABLE)" in path.read_text() for path in kinds)
+def test_a_kind_is_a_table_without_code_of_its_own_for_what_all_kinds_do():
+    files = {cloud: sorted((PACKAGES["reaper"] / cloud / "kinds").rglob("*.py")) for cloud in registry.CLOUDS}
+    assert all(len(paths) > 3 for paths in files.values())
+    defined = {
+        path: {path.stem, *(function.name.lstrip("_") for function in functions(path))}
+        for paths in files.values()
+        for path in paths
+    }
+    assert {path.name: names & GONE for path, names in defined.items() if names & GONE} == {}
+    assert {type(kind).__qualname__ for kind in registry.kinds()} == {"Table"}
+
+
+def test_kinds_have_one_form_for_the_registry():
+    """`action_functions` asks the executor of the cloud, for any kind, and reads no kind's own modules."""
+    [function] = [f for f in functions(MODULES["reaper.registry"]) if f.name == "action_functions"]
+    imported = [
+        ast.unparse(node.args[0])
+        for node in ast.walk(function)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "import_module"
+    ]
+    assert imported == ["f'reaper.{kind(name).cloud}.executor'"]
+
+
+PRODUCT = {path: path.read_text() for name, path in MODULES.items() if name.partition(".")[0] == "reaper"}
+
+
+def code_lines(path: Path) -> int:
+    """Lines of statements: no blank, comment, docstring, import, signature or field."""
+    text, wrapping = PRODUCT[path].splitlines(), set[int]()
+    for node in nodes(path):
+        is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        if is_text or isinstance(node, ast.Import | ast.ImportFrom):
+            wrapping |= {*range(node.lineno, node.end_lineno + 1)}
+        if isinstance(node, ast.FunctionDef):
+            wrapping |= {*range(min([node.lineno, *(d.lineno for d in node.decorator_list)]), node.body[0].lineno)}
+        if isinstance(node, ast.ClassDef):
+            fields = [field for field in node.body if isinstance(field, ast.AnnAssign)]
+            wrapping |= {line for field in fields for line in range(field.lineno, field.end_lineno + 1)}
+    wrapping |= {number for number, line in enumerate(text, 1) if not line.strip() or line.strip().startswith("#")}
+    return len(text) - len(wrapping)
+
+
+def handed_on(function: ast.FunctionDef) -> int:
+    """How many of its parameters it only passes to another function."""
+    below = list(ast.walk(function))
+    passed = Counter(
+        v.id
+        for n in below
+        if isinstance(n, ast.Call)
+        for v in (*n.args, *(k.value for k in n.keywords))
+        if isinstance(v, ast.Name)
+    )
+    used = Counter(n.id for n in below if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
+    names = [a.arg for a in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)]
+    return sum(0 < used[name] == passed[name] for name in names if name not in ("self", "cls"))
+
+
+def figures() -> dict[str, int]:
+    """What the product weighs, and what of it only wraps the rest."""
+    tree = [node for path in PRODUCT for node in nodes(path)]
+    defined = [node for node in tree if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    named = Counter(function.name for function in defined)
+    used = Counter(n.id if isinstance(n, ast.Name) else n.attr for n in tree if isinstance(n, ast.Name | ast.Attribute))
+    alone = [function for function in defined if named[function.name] == 1]
+    beside = [path for path in PACKAGES["reaper"].rglob("*") if path.suffix in (".j2", ".js", ".css")]
+    return {
+        "lines": sum(len(text.splitlines()) for text in PRODUCT.values()),
+        "files": len(PRODUCT),
+        "lines of code": sum(map(code_lines, PRODUCT)),
+        "characters": sum(map(len, PRODUCT.values())),
+        "lines of templates, scripts and styles": sum(len(path.read_text().splitlines()) for path in beside),
+        "functions": len(defined),
+        "functions with one caller": sum(used[f.name] == 1 and not f.name.startswith("__") for f in alone),
+        "parameters only handed on": sum(map(handed_on, alone)),
+        "classes": sum(isinstance(node, ast.ClassDef) for node in tree),
+        "fmt: skip": sum(text.count("fmt: skip") for text in PRODUCT.values()),
+        "Any": used["Any"],
+    }
+
+
+def folders() -> dict[str, int]:
+    """Lines by folder of the product; those of its root stand under a point."""
+    lines: Counter[str] = Counter()
+    for path, text in PRODUCT.items():
+        below = path.relative_to(PACKAGES["reaper"]).parts
+        lines[below[0] if len(below) > 1 else "."] += len(text.splitlines())
+    return dict(lines)
+
+
+FIGURES = {}
+FOLDERS = {}
+"""What the product and its folders may weigh. Lower a figure whenever yours is lower: it never rises, except for a feature that says by how much."""
+
+
+@pytest.mark.parametrize(("now", "allowed"), [(figures(), FIGURES), (folders(), FOLDERS)], ids=["figures", "folders"])
+def test_the_weight_only_falls(now: dict[str, int], allowed: dict[str, int]):
+    assert now.keys() == allowed.keys()
+    assert {name: (count, allowed[name]) for name, count in now.items() if count > allowed[name]} == {}
+    assert {name: (count, allowed[name]) for name, count in now.items() if count < allowed[name] * 0.97 - 3} == {}, (
+        "lower what is allowed"
+    )

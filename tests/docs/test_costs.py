@@ -207,7 +207,7 @@ def test_a_sweep_asks_for_no_more_than_the_page_supposes(measured, what: str, su
 def test_no_other_call_of_a_sweep_costs_anything(measured):
     """Lists, descriptions and tags are free. What is billed by the call is on the page."""
     services = {name.partition(":")[0] for name in measured if ":" in name}
-    assert services <= {"sagemaker", "cloudwatch", "tag", "sts", "ec2", "application-autoscaling", "dynamodb"}
+    assert services <= {"sagemaker", "cloudwatch", "tag", "sts", "ec2", "application-autoscaling", "dynamodb", "bedrock"}
     assert {n for n in measured if n.startswith("cloudwatch:")} == {"cloudwatch:GetMetricData", "cloudwatch:ListMetrics"}
 
 
