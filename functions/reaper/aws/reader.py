@@ -42,7 +42,7 @@ def completed(table: Table) -> Table:
             **table.commands,
         },
         undo_line=partial(_line, table, undo.call) if undo else table.undo_line,
-        console_url=partial(_console_url, table) if table.page else table.console_url,
+        console_url=partial(sagemaker.console_url, table.page, table.page_about) if table.page else table.console_url,
     )
 
 
@@ -77,11 +77,6 @@ def _command(table: Table, step: StepName, resource: Resource) -> Command | None
 
 def _line(table: Table, call: str, resource: Resource) -> str:
     return sagemaker.sagemaker_line(resource, _dashed(call), **{_dashed(table.listing.key("name")): resource.name})
-
-
-def _console_url(table: Table, resource: Resource) -> str | None:
-    about = getattr(resource.details, table.page_about, "") if table.page_about else resource.name
-    return sagemaker.console_url(resource, table.page, about)
 
 
 def _dashed(name: str) -> str:

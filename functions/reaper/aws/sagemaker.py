@@ -64,8 +64,9 @@ def keep_line(resource: Resource, key: str, value: str) -> str | None:
     return f"{sagemaker_line(resource, 'add-tags', resource_arn=resource.id)} --tags Key={key},Value={value}"
 
 
-def console_url(resource: Resource, page: str, name: str) -> str | None:
-    """A page of the SageMaker console; None if the ID or the region is not as AWS writes it."""
+def console_url(page: str, page_about: str, resource: Resource) -> str | None:
+    """A page of the SageMaker console, about the resource or what its details name so; None if the ID or the region is not as AWS writes it."""
+    name = getattr(resource.details, page_about, "") if page_about else resource.name
     partition = resource.id.split(":")[1] if resource.id.startswith("arn:") else ""
     if not name or not name.isprintable() or partition not in HOST_BY_PARTITION or not REGION.fullmatch(resource.region):
         return None

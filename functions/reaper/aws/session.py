@@ -286,7 +286,6 @@ def permission_of(service: str, operation: str) -> str:
 
 
 def _has_valid_value(row: Mapping[str, Any], key: str) -> bool:
-    """Whether a row says something of the right sort there."""
     value = row.get(key)
     if key in NUMBER_KEYS:
         return isinstance(value, int)

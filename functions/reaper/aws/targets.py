@@ -44,7 +44,8 @@ def list_accounts(settings: Settings) -> list[Account]:
     """
     session, scope = new_session(), settings.account_scope
     regions = ["all"] if "all" in settings.regions else _named_regions(session, settings.regions)
-    own = _own_account(settings, session, regions)
+    asked = regions if "all" not in regions else [_start_region(session, regions)]
+    own = settings.role.split(":")[4] if settings.role else _first_session_and_account(session, asked)[1]
     if scope.organization or scope.ous:
         members = organization.list_members(session, scope.ous, _start_region(session, regions))
         if foreign := [account for account in scope.accounts if account not in {member.id for member in members}]:
@@ -92,13 +93,6 @@ def open_account(settings: Settings, account: Account, *, may_act: bool) -> tupl
 def kind_names(settings: Settings) -> list[str]:
     """The kinds of this cloud that the settings name."""
     return [kind.name for kind in kinds("aws") if not settings.kinds or kind.name in settings.kinds]
-
-
-def _own_account(settings: Settings, session: boto3.Session, regions: Sequence[str]) -> str:
-    """The ID of the credentials' account, or of REAPER_ROLE's. Raises CloudError."""
-    if settings.role:
-        return settings.role.split(":")[4]
-    return _first_session_and_account(session, regions if "all" not in regions else [_start_region(session, regions)])[1]
 
 
 def _assumed_sessions(settings: Settings, account: Account, *, may_act: bool) -> list[CloudSession]:

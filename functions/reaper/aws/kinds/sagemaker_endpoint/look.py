@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
+from itertools import product
 from typing import TYPE_CHECKING
 
 from reaper.aws import autoscaling, metrics, sagemaker
@@ -276,17 +277,20 @@ def _all_queries(name: str, endpoint: EndpointDescription, components: Collectio
     bare = "Invocations (it hosts no inference component)" if is_empty_host else ""  # nothing on it can be invoked
     running = [v.name for v in endpoint.variants if v.instance_count]
     queries = traffic_queries(name, running, bare or "Invocations")
-    for variant in running:
-        query = metrics.query(INSTANCE_NAMESPACE, "CPUUtilization", "SampleCount", EndpointName=name, VariantName=variant)
-        queries[query] = (Role.HEARTBEAT, "CPUUtilization", variant)
-    for variant in (v.name for v in endpoint.variants if not v.instance_count):  # it has no heartbeat of its own
-        queries[_traffic_query(name, variant)] = (Role.ACTIVITY, bare or f"Invocations of {variant}", "")
+    for named in running:
+        query = metrics.query(INSTANCE_NAMESPACE, "CPUUtilization", "SampleCount", EndpointName=name, VariantName=named)
+        queries[query] = (Role.HEARTBEAT, "CPUUtilization", named)
+    for named in (v.name for v in endpoint.variants if not v.instance_count):  # it has no heartbeat of its own
+        queries[_traffic_query(name, named)] = (Role.ACTIVITY, bare or f"Invocations of {named}", "")
     if endpoint.is_asynchronous:
-        queries |= _async_queries(name, endpoint)
-    for inside in components:
-        for metric in component.ACTIVITY_METRICS:
-            query = metrics.query(TRAFFIC_NAMESPACE, metric, "Sum", InferenceComponentName=inside)
-            queries[query] = (Role.ACTIVITY, f"{metric} of component {inside}", "")
+        backlog = metrics.query(TRAFFIC_NAMESPACE, "ApproximateBacklogSize", "Maximum", EndpointName=name)
+        queries[backlog] = (Role.ACTIVITY, "ApproximateBacklogSize", "")
+        for variant, metric in product(endpoint.variants, ASYNC_METRICS):
+            query = metrics.query(TRAFFIC_NAMESPACE, metric, "Sum", EndpointName=name, VariantName=variant.name)
+            queries[query] = (Role.ACTIVITY, metric, variant.name if variant.instance_count else "")
+    for inside, metric in product(components, component.ACTIVITY_METRICS):
+        query = metrics.query(TRAFFIC_NAMESPACE, metric, "Sum", InferenceComponentName=inside)
+        queries[query] = (Role.ACTIVITY, f"{metric} of component {inside}", "")
     return queries
 
 
@@ -297,13 +301,3 @@ def traffic_queries(name: str, variants: Iterable[str], signal: str = "Invocatio
 
 def _traffic_query(name: str, variant: str) -> MetricQuery:
     return metrics.query(TRAFFIC_NAMESPACE, "Invocations", "Sum", EndpointName=name, VariantName=variant)
-
-
-def _async_queries(name: str, endpoint: EndpointDescription) -> Queries:
-    backlog = metrics.query(TRAFFIC_NAMESPACE, "ApproximateBacklogSize", "Maximum", EndpointName=name)
-    queries: Queries = {backlog: (Role.ACTIVITY, "ApproximateBacklogSize", "")}
-    for variant in endpoint.variants:
-        for metric in ASYNC_METRICS:
-            query = metrics.query(TRAFFIC_NAMESPACE, metric, "Sum", EndpointName=name, VariantName=variant.name)
-            queries[query] = (Role.ACTIVITY, metric, variant.name if variant.instance_count else "")
-    return queries

@@ -68,7 +68,6 @@ def read(cloud: CloudSession, resource: Resource, earlier: Earlier) -> UndoState
 
 
 def _fetch_endpoint(cloud: CloudSession, name: str) -> dict[str, Any]:
-    """The reply as it is."""
     return cloud.call("sagemaker", "DescribeEndpoint", "EndpointStatus", EndpointName=name)
 
 
