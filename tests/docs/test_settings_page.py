@@ -56,7 +56,7 @@ def aws_region(environ: Mapping[str, str]) -> object:
 
 def aws_address(environ: Mapping[str, str]) -> object:
     session = CloudSession(new_session(), Target(cloud="aws", account="unknown", region="us-east-1"))
-    return session._clients.method("sts", "GetCallerIdentity", sends_once=False).__self__.meta.endpoint_url
+    return session._method("sts", "GetCallerIdentity", sends_once=False).__self__.meta.endpoint_url
 
 
 def azure_sign_in(environ: Mapping[str, str]) -> object:

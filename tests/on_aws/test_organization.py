@@ -193,10 +193,10 @@ def test_an_account_outside_any_organization_says_so(server: Server):
 def test_many_calls_to_the_organization_are_spaced_out(monkeypatch: pytest.MonkeyPatch):
     waits: list[float] = []
     monkeypatch.setattr(organization.time, "sleep", waits.append)
-    pace = organization._Pace()
+    pace = organization._paced()
     model = type("Model", (), {"name": "ListAccountsForParent"})
     for _ in range(10):
-        pace.wait(model)
+        pace(model)
     assert waits == [0.2, 0.2]
 
 

@@ -114,12 +114,6 @@ def part_of(manifest: Manifest) -> int:
     return int(manifest.undo_state.get("part", 1))
 
 
-def next_part(earlier: Earlier, continues: Callable[[Manifest], bool]) -> int:
-    """Which part of one undertaking the next action is: 1 if it continues none, or none that could be read."""
-    before = earlier.manifest
-    return part_of(before) + 1 if before and continues(before) else 1
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionResult:
     """What an action did, as one sentence. `part_done`, such as `1 of 2 variants`: it left something that is an action of its own."""

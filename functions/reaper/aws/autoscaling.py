@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from reaper.aws.table import Row
+
 if TYPE_CHECKING:
     from reaper.aws.session import CloudSession
 
@@ -36,7 +38,6 @@ PERMISSIONS = (
     "cloudwatch:DescribeAlarms",
 )
 SCHEDULE_PERMISSION = "application-autoscaling:DescribeScheduledActions"
-Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,14 +90,19 @@ def component_resource_id(name: str) -> str:
     return f"inference-component/{name}"
 
 
+def name_in(id_: str) -> str:
+    """The variant or component that autoscaling calls so."""
+    return id_.rpartition("/")[2]
+
+
 def minimum_by_variant(scaling: Autoscaling | None, endpoint: str) -> dict[str, int]:
     """The fewest instances to which autoscaling may scale in each variant of an endpoint that it scales."""
     prefix = variant_resource_id(endpoint, "")
-    scaled = {_target_key(policy) for policy in scaling.policies} if scaling else set()
+    scaled = {target_key(policy) for policy in scaling.policies} if scaling else set()
     return {
         target["ResourceId"].removeprefix(prefix): int(target["MinCapacity"])
         for target in (scaling.targets if scaling else ())
-        if target["ResourceId"].startswith(prefix) and _target_key(target) in scaled
+        if target["ResourceId"].startswith(prefix) and target_key(target) in scaled
     }
 
 
@@ -113,17 +119,18 @@ def can_wake_component(scaling: Autoscaling, name: str) -> bool:
 
 
 def _can_wake(scaling: Autoscaling, key: tuple[str, str], metric: str, dimensions: Mapping[str, str]) -> bool:
-    targets = [t for t in scaling.targets if _target_key(t) == key and int(t["MaxCapacity"]) > 0]
+    targets = [t for t in scaling.targets if target_key(t) == key and int(t["MaxCapacity"]) > 0]
     free = any(not (t.get("SuspendedState") or {}).get("DynamicScalingOutSuspended") for t in targets)
     return free and any(
         _alarm_triggers(scaling.alarms.get(name), policy["PolicyARN"], metric, dimensions)
         for policy in scaling.policies
-        if _target_key(policy) == key and _adds_capacity(policy)
+        if target_key(policy) == key and _adds_capacity(policy)
         for name in _alarm_names(policy)
     )
 
 
-def _target_key(row: Row) -> tuple[str, str]:
+def target_key(row: Row) -> tuple[str, str]:
+    """What tells a scalable target, and what belongs to it, from any other."""
     return row["ResourceId"], row["ScalableDimension"]
 
 

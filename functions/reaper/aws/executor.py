@@ -32,7 +32,7 @@ from reaper.aws.sagemaker import ANY_REPLY_KEY, chosen_members
 from reaper.aws.session import CloudSession, permission_of
 from reaper.aws.table import Deletion, Scaling, Table
 from reaper.errors import CloudError, Reason
-from reaper.kind import ActionSpec, StartStop
+from reaper.kind import ActionSpec, StartStop, Undo
 from reaper.model import Resource, SideChange, StepName
 
 
@@ -90,7 +90,7 @@ def read_now(table: Table, cloud: CloudSession, resource: Resource) -> Resource:
     """Its description, what else a person may change about it, and last of all its tags, from the authoritative call."""
     row = reader.described(cloud, table, _parameters(table, resource))
     fresh = reader.resource_of(table, cloud, row, None)
-    fresh = table.now(cloud, fresh, row) if table.now else fresh
+    fresh = table.as_now(cloud, fresh, row) if table.as_now else fresh
     if isinstance(stop := table.actions.get(StepName.STOP), Scaling):
         fresh = scaling.with_live_settings(cloud, stop, fresh, row)
     return replace(fresh, tags=tags.read_tags_now(cloud, *reader.arns_of(table, cloud, row)))
@@ -149,28 +149,25 @@ def _undo(table: Table, cloud: CloudSession, manifest: Manifest) -> UndoResult:
     if isinstance(action, Scaling):
         return scaling.undo(table, action, cloud, manifest)
     assert isinstance(action, StartStop)
-    return _undo_start_stop(table, action, cloud, manifest)
+    assert action.undo_call
+    return _undo_start_stop(table, action.undo_call, cloud, manifest)
 
 
-def _undo_start_stop(table: Table, action: StartStop, cloud: CloudSession, manifest: Manifest) -> UndoResult:
+def _undo_start_stop(table: Table, undo: Undo, cloud: CloudSession, manifest: Manifest) -> UndoResult:
     """The call that undoes it, if it is still the same resource and not undone already."""
-    listing, undo, name = table.listing, action.undo_call, manifest.name
-    assert undo is not None
+    listing, name, permission = table.listing, manifest.name, permission_of(table.listing.service, undo.call)
     row = reader.described(cloud, table, {listing.key("name"): name})
     resource = reader.resource_of(table, cloud, row, None)
     if chosen_members(row, *table.same) != {key: manifest.undo_state.get(key) for key in table.same}:
         text = f"{name} was recreated or got another {table.same_text} since"
-        raise CloudError.left_alone(permission_of(listing.service, undo.call), text)
+        raise CloudError.left_alone(permission, text)
     if resource.status in undo.done:
         return UndoResult(because=f"its status is {resource.status} already")
     if resource.status not in undo.needs:
         wanted = " or ".join(undo.needs)
-        raise _refusal(table, undo.call, f"the status of {name} is {resource.status}; run this again once it is {wanted}")
-    if because := undo.left_because(table.now(cloud, resource, row) if table.now else resource):
-        raise _refusal(table, undo.call, because)
+        text = f"the status of {name} is {resource.status}; run this again once it is {wanted}"
+        raise CloudError(Reason.REFUSED, permission, text)
+    if because := undo.left_because(table.as_now(cloud, resource, row) if table.as_now else resource):
+        raise CloudError(Reason.REFUSED, permission, because)
     cloud.call(listing.service, undo.call, ANY_REPLY_KEY, **{listing.key("name"): name})
     return UndoResult(because=undo.because, not_restored=undo.lost)
-
-
-def _refusal(table: Table, call: str, text: str) -> CloudError:
-    return CloudError(Reason.REFUSED, permission_of(table.listing.service, call), text)

@@ -118,19 +118,21 @@ def _read_points(
 ) -> dict[str, str]:
     """Put all points into `values`, and return the status of each series. Raises CloudError."""
     status = dict.fromkeys(ids, "missing")
-    queries = [_query_json(id_, query) for id_, query in ids.items()]
+    queries = []
+    for id_, query in ids.items():
+        dimensions = [{"Name": name, "Value": value} for name, value in query.dimensions]
+        metric = {"Namespace": query.namespace, "MetricName": query.metric, "Dimensions": dimensions}
+        queries.append({"Id": id_, "MetricStat": {"Metric": metric, "Period": int(STEP.total_seconds()), "Stat": query.stat}})
     times: dict[str, Any] = {"StartTime": window.start, "EndTime": window.end, "ScanBy": "TimestampAscending"}
     for page in cloud.pages("cloudwatch", "GetMetricData", "MetricDataResults", MetricDataQueries=queries, **times):
         for row in page["MetricDataResults"]:
-            status[row["Id"]] = _combined_status(status.get(row["Id"], "unasked"), _merge_points(row, values, window))
+            now = _merge_points(row, values, window)
+            # PartialData may still become Complete, whatever else went wrong stays wrong.
+            if status.setdefault(row["Id"], "unasked") in {"missing", "PartialData", "Complete"}:
+                status[row["Id"]] = now
         if page.get("Messages"):
             status |= dict.fromkeys(status, "Messages")
     return status
-
-
-def _combined_status(before: str, now: str) -> str:
-    """The status of a series after one more page: PartialData may still become Complete, whatever else went wrong stays wrong."""
-    return now if before in {"missing", "PartialData", "Complete"} else before
 
 
 def _merge_points(row: dict[str, Any], values: dict[str, array[float]], window: Window) -> str:
@@ -161,12 +163,3 @@ def _add_incomplete_errors(cloud: CloudSession, status: dict[str, str], ids: dic
     if others := sorted({s for s in status.values() if s != "Forbidden"}):
         text = f"{len(status)} series came back incomplete ({', '.join(others)})"
         cloud.add_error(CloudError(Reason.PARTIAL, PERMISSIONS[0], text))
-
-
-def _query_json(id_: str, query: MetricQuery) -> dict[str, Any]:
-    metric = {
-        "Namespace": query.namespace,
-        "MetricName": query.metric,
-        "Dimensions": [{"Name": name, "Value": value} for name, value in query.dimensions],
-    }
-    return {"Id": id_, "MetricStat": {"Metric": metric, "Period": int(STEP.total_seconds()), "Stat": query.stat}}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import boto3
@@ -27,25 +27,24 @@ RATES = {"ListAccounts": (8, 12), "ListAccountsForParent": (5, 8), "ListOrganiza
 """Calls a second, and calls at once."""
 
 
-class _Pace:
-    """Spaces out the calls, so that other tools of the organization aren't throttled."""
+def _paced() -> Callable[..., None]:
+    """Called by the SDK before every call, it spaces them out, so that other tools of the organization aren't throttled."""
+    calls: Counter[str] = Counter()
+    lock = threading.Lock()
 
-    def __init__(self) -> None:
-        self._calls: Counter[str] = Counter()
-        self._lock = threading.Lock()
-
-    def wait(self, model: Any, **_: Any) -> None:
-        """Called by the SDK before every call."""
+    def wait(model: Any, **_: Any) -> None:
         per_second, at_once = RATES.get(model.name, (1, 2))
-        with self._lock:
-            self._calls[model.name] += 1
-            if self._calls[model.name] > at_once:
+        with lock:
+            calls[model.name] += 1
+            if calls[model.name] > at_once:
                 time.sleep(1 / per_second)
+
+    return wait
 
 
 def list_members(session: boto3.Session, units: Sequence[str], region: str) -> list[Account]:
     """The active accounts of the whole organization or of these units, by ID. Raises SettingsError if it can't be read."""
-    session.events.register("before-call.organizations", _Pace().wait)
+    session.events.register("before-call.organizations", _paced())
     cloud = CloudSession(session, Target(cloud="aws", account="unknown", region=region))
     rows: dict[str, Mapping[str, Any]] = {}
     try:
@@ -53,9 +52,18 @@ def list_members(session: boto3.Session, units: Sequence[str], region: str) -> l
             rows |= {row["Id"]: row for row in _rows_below(cloud, unit)}
         if not units:
             rows = {row["Id"]: row for row in cloud.paged_rows("organizations", "ListAccounts", "Accounts", "Id", "Arn")}
-        return [_member(row) for _, row in sorted(rows.items()) if _state(row) == "ACTIVE"]
+        active = [row for _, row in sorted(rows.items()) if _state(row) == "ACTIVE"]
     except CloudError as error:
         raise _unreadable(error) from error
+    return [
+        Account(
+            cloud="aws",
+            id=row["Id"],
+            name=name if isinstance(name := row.get("Name"), str) and name else None,
+            is_management=row["Arn"].split(":")[4:5] == [row["Id"]],  # arn:aws:organizations::MANAGEMENT:account/o-…/ID
+        )
+        for row in active
+    ]
 
 
 def _rows_below(cloud: CloudSession, unit: str) -> Iterator[Mapping[str, Any]]:
@@ -65,11 +73,8 @@ def _rows_below(cloud: CloudSession, unit: str) -> Iterator[Mapping[str, Any]]:
         parent = waiting.pop()
         try:
             yield from cloud.paged_rows("organizations", "ListAccountsForParent", "Accounts", "Id", "Arn", ParentId=parent)
-            nested = list(
-                cloud.paged_rows(
-                    "organizations", "ListOrganizationalUnitsForParent", "OrganizationalUnits", "Id", ParentId=parent
-                )
-            )
+            below = ("organizations", "ListOrganizationalUnitsForParent", "OrganizationalUnits")
+            nested = list(cloud.paged_rows(*below, "Id", ParentId=parent))
         except CloudError as error:
             if error.code == "ParentNotFoundException" and parent == unit:
                 raise SettingsError(
@@ -87,17 +92,6 @@ def _state(row: Mapping[str, Any]) -> str:
     if not isinstance(state, str):
         raise CloudError(Reason.UNREADABLE, "organizations:ListAccounts", f"account {row['Id']} has neither State nor Status")
     return state
-
-
-def _member(row: Mapping[str, Any]) -> Account:
-    """The account's ARN names the management account: `arn:aws:organizations::MANAGEMENT:account/o-…/ID`."""
-    name = row.get("Name")
-    return Account(
-        cloud="aws",
-        id=row["Id"],
-        name=name if isinstance(name, str) and name else None,
-        is_management=row["Arn"].split(":")[4:5] == [row["Id"]],
-    )
 
 
 def _unreadable(error: CloudError) -> SettingsError:

@@ -38,11 +38,11 @@ def completed(table: Table) -> Table:
         blocked_actions=partial(blocked_by, table.actions, table.blocks),
         actions={step: replace(action, permissions=_act_permissions(table, action)) for step, action in table.actions.items()},
         commands={
-            **{step: partial(_command, table, action) for step, action in table.actions.items() if action.label},
+            **{step: partial(_command, table, step) for step, action in table.actions.items() if action.label},
             **table.commands,
         },
         undo_line=partial(_line, table, undo.call) if undo else table.undo_line,
-        console_url=partial(_console_url, table) if table.page else table.console_url,
+        console_url=partial(sagemaker.console_url, table.page, table.page_about) if table.page else table.console_url,
     )
 
 
@@ -64,22 +64,19 @@ def _act_permissions(table: Table, action: ActionSpec) -> tuple[str, ...]:
     return own
 
 
-def _command(table: Table, action: ActionSpec, resource: Resource) -> Command | None:
+def _command(table: Table, step: StepName, resource: Resource) -> Command | None:
+    action, blocked = table.actions[step], blocked_by(table.actions, table.blocks, resource)[step]
     named = {_dashed(table.listing.key("name")): resource.name}
     arguments = action.arguments(resource) if callable(action.arguments) else {**named, **action.arguments}
     if arguments is None:
         return None
-    label = f"{sagemaker.in_account(resource, action.label)}{action.note}"
+    note = "" if blocked and blocked.not_read else action.note  # what was not read is not promised
+    label = f"{sagemaker.in_account(resource, action.label)}{note}"
     return Command(label=label, line=sagemaker.sagemaker_line(resource, _dashed(action.call), **arguments))
 
 
 def _line(table: Table, call: str, resource: Resource) -> str:
     return sagemaker.sagemaker_line(resource, _dashed(call), **{_dashed(table.listing.key("name")): resource.name})
-
-
-def _console_url(table: Table, resource: Resource) -> str | None:
-    about = getattr(resource.details, table.page_about, "") if table.page_about else resource.name
-    return sagemaker.console_url(resource, table.page, about)
 
 
 def _dashed(name: str) -> str:
@@ -149,7 +146,7 @@ def listed_resource(table: Table, cloud: CloudSession, row: Row, own_tags: Tags)
 
 def _sized(table: Table, resource: Resource, size: str) -> Resource:
     parts = (BilledPart(component=table.component, instance=size),) if size and table.component else None
-    return replace(resource, size=size, parts=() if resource.status in table.free_when else parts)
+    return replace(resource, size=size, parts=() if resource.status == "Stopped" else parts)
 
 
 def observe(table: Table, cloud: CloudSession, resources: Sequence[Resource], window: Window) -> Iterator[Observation]:
@@ -211,10 +208,10 @@ def read_signals(
     """Every signal of each, by resource ID. The whole window is only read of what was silent in the last hours."""
     signals = table.signals
     first = metrics.fetch_first_look(cloud, [(r, [s.query(r) for s in signals]) for r in resources], window)
-    shown = {r.id: tuple(s.reading(first[s.query(r)]) for s in signals) for r in resources}
+    shown = {r.id: tuple(s.reading(r, first) for s in signals) for r in resources}
     silent = [r for r in resources if not is_recent(Observation(resource=r, readings=shown[r.id]), window)]
     whole = metrics.fetch_metrics(cloud, [s.query(r) for r in silent for s in signals], window)
-    return shown | {r.id: tuple(s.reading(whole[s.query(r)]) for s in signals) for r in silent}
+    return shown | {r.id: tuple(s.reading(r, whole) for s in signals) for r in silent}
 
 
 @each

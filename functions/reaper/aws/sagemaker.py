@@ -1,4 +1,4 @@
-"""What SageMaker's kinds share: rows as resources, lines and pages for owners, the `Busy` signal, and what could be
+"""What SageMaker's kinds share: lines and pages for owners, the `Busy` signal, and what could be
 recreated from a description.
 
 In lines and pages, every part that comes from the cloud is escaped or quoted, and what decides on the host must have its exact form:
@@ -43,23 +43,6 @@ MAX_TAGS = 50
 MAX_MODEL_PAGES = 20
 
 
-def listed_resource(
-    cloud: CloudSession, prefix: str, row: Mapping[str, Any], own_tags: Mapping[str, str] | None, kind: str
-) -> Resource:
-    """What a row of a list, or a description, says of any resource; its keys begin with `prefix`."""
-    return Resource(
-        kind=kind,
-        id=row[f"{prefix}Arn"],
-        name=row[f"{prefix}Name"],
-        target=cloud.target,
-        region=cloud.region,
-        created=row.get("CreationTime"),
-        changed=row.get("LastModifiedTime"),
-        status=row.get(f"{prefix}Status", ""),
-        tags=own_tags,
-    )
-
-
 def sagemaker_line(resource: Resource, operation: str, **options: str) -> str:
     """A call of the AWS CLI in the resource's region: `aws sagemaker stop-notebook-instance --region ... --notebook-instance-name ...`."""
     named = "".join(f" --{name.replace('_', '-')} {quote(value)}" for name, value in options.items())
@@ -81,8 +64,9 @@ def keep_line(resource: Resource, key: str, value: str) -> str | None:
     return f"{sagemaker_line(resource, 'add-tags', resource_arn=resource.id)} --tags Key={key},Value={value}"
 
 
-def console_url(resource: Resource, page: str, name: str) -> str | None:
-    """A page of the SageMaker console; None if the ID or the region is not as AWS writes it."""
+def console_url(page: str, page_about: str, resource: Resource) -> str | None:
+    """A page of the SageMaker console, about the resource or what its details name so; None if the ID or the region is not as AWS writes it."""
+    name = getattr(resource.details, page_about, "") if page_about else resource.name
     partition = resource.id.split(":")[1] if resource.id.startswith("arn:") else ""
     if not name or not name.isprintable() or partition not in HOST_BY_PARTITION or not REGION.fullmatch(resource.region):
         return None
@@ -90,12 +74,12 @@ def console_url(resource: Resource, page: str, name: str) -> str | None:
     return f"{host}/sagemaker/home?region={resource.region}#/{page}/{escape(name, safe='')}"
 
 
-def undeletable_because(own_tags: Mapping[str, str] | None) -> str | None:
+def undeletable_because(resource: Resource) -> str | None:
     """The clause that says why it must not be deleted here: reserved tags can't be restored, nor what they tie it to."""
-    keys = sorted(key for key in own_tags or {} if key.lower().startswith("aws:"))
+    keys = sorted(key for key in resource.tags or {} if key.lower().startswith("aws:"))
     if not keys:
         return None
-    if stack := _stack_name(own_tags):
+    if stack := _stack_name(resource.tags):
         return f"it belongs to stack {stack}; delete it in CloudFormation"
     return f"its tag {keys[0]} is reserved by AWS and couldn't be restored"
 
@@ -132,12 +116,10 @@ def busy_readings(cloud: CloudSession, resources: Sequence[Resource], window: Wi
     readings = {
         id_: tuple(r for q in queries for r in _activity_and_heartbeat(results[q])) for id_, queries in queries_by_id.items()
     }
-    return readings if spelled is not None else {id_: _with_doubt(pairs) for id_, pairs in readings.items()}
-
-
-def _with_doubt(readings: tuple[Reading, ...]) -> tuple[Reading, ...]:
-    """Without a list of what is published, a series that seems empty may be there under another spelling."""
-    return tuple(replace(r, complete=r.complete and point_count(r) > 0) for r in readings)
+    if spelled is not None:
+        return readings
+    # Without a list of what is published, a series that seems empty may be there under another spelling.
+    return {i: tuple(replace(r, complete=r.complete and point_count(r) > 0) for r in pairs) for i, pairs in readings.items()}
 
 
 def _activity_and_heartbeat(answer: metrics.MetricResult) -> tuple[Reading, Reading]:

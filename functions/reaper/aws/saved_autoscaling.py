@@ -11,9 +11,10 @@ from typing import Any
 
 from reaper.acting.contract import Members, OwnChanges, Permit, any_members
 from reaper.aws import autoscaling
-from reaper.aws.autoscaling import NAMESPACE_PARAMETER, SERVICE
+from reaper.aws.autoscaling import NAMESPACE_PARAMETER, SERVICE, target_key
 from reaper.aws.sagemaker import ANY_REPLY_KEY, chosen_members, digest, unknown_members_clause
 from reaper.aws.session import CloudSession
+from reaper.aws.table import Row
 from reaper.errors import ActionWithdrawn, CloudError, Reason, gone_as_partial
 
 ALARM_MEMBERS = (
@@ -48,7 +49,7 @@ MEMBERS_BY_TABLE: Mapping[str, tuple[tuple[str, ...], set[str]]] = {
 }
 """What recreates each, and what the service adds."""
 SAVED_MEMBERS: Members = {name: any_members(*members) for name, (members, _) in MEMBERS_BY_TABLE.items()}
-SavedAutoscaling = Mapping[str, Any]
+SavedAutoscaling = Row
 """`targets`, `policies`, `actions` and `alarms`, each a list of parameters for the call that recreates it."""
 RESTORE_PERMISSIONS = (
     *autoscaling.PERMISSIONS,
@@ -76,7 +77,7 @@ def read_autoscaling_state(cloud: CloudSession, ids: Collection[str], *, will_be
     return {name: [chosen_members(row, *MEMBERS_BY_TABLE[name][0]) for row in some_rows] for name, some_rows in rows.items()}
 
 
-def _require_known_members(rows: Iterable[Mapping[str, Any]], members: Collection[str], service_members: Collection[str]) -> None:
+def _require_known_members(rows: Iterable[Row], members: Collection[str], service_members: Collection[str]) -> None:
     """`service_members` are set by the service. Raises CloudError for any but those and `members`."""
     for row in rows:
         if odd := unknown_members_clause(row, members, service_members):
@@ -131,19 +132,19 @@ def restore_autoscaling(cloud: CloudSession, saved: SavedAutoscaling, ids: Colle
     return lost
 
 
-def _has_all_alarms(present: Mapping[str, Any] | None, policy: Mapping[str, Any], saved: SavedAutoscaling) -> bool:
+def _has_all_alarms(present: Row | None, policy: Row, saved: SavedAutoscaling) -> bool:
     """Whether the policy is there and all its alarms set it off: one made by a run that then failed has none of them yet."""
     alarm_names = {alarm["AlarmName"] for alarm in (present or {}).get("Alarms") or ()}
     return present is not None and alarm_names >= {alarm["AlarmName"] for alarm in _saved_alarms(policy, saved)}
 
 
-def _saved_alarms(policy: Mapping[str, Any], saved: SavedAutoscaling) -> list[Mapping[str, Any]]:
+def _saved_alarms(policy: Row, saved: SavedAutoscaling) -> list[Row]:
     """The recorded alarms of a step policy; target tracking makes its own."""
     arn = policy["PolicyARN"]
     return [a for a in saved["alarms"] if policy["PolicyType"] == "StepScaling" and arn in a.get("AlarmActions", ())]
 
 
-def _restore_policy(cloud: CloudSession, policy: Mapping[str, Any], saved: SavedAutoscaling) -> None:
+def _restore_policy(cloud: CloudSession, policy: Row, saved: SavedAutoscaling) -> None:
     """Recreate the policy, and point the alarms of the old one to it: as they are now or, if they are gone, as they were."""
     params = {name: policy[name] for name in POLICY_MEMBERS if name in policy and name != "PolicyARN"}
     arn = cloud.call(SERVICE, "PutScalingPolicy", "PolicyARN", **NAMESPACE_PARAMETER, **params)["PolicyARN"]
@@ -155,7 +156,7 @@ def _restore_policy(cloud: CloudSession, policy: Mapping[str, Any], saved: Saved
         cloud.call("cloudwatch", "PutMetricAlarm", ANY_REPLY_KEY, **{**latest, "AlarmActions": [*others, arn]})
 
 
-def _restore_each(lost: list[str], rows: Iterable[Mapping[str, Any]], make: Any) -> None:
+def _restore_each(lost: list[str], rows: Iterable[Row], make: Any) -> None:
     for row in rows:
         try:
             make(row)
@@ -164,7 +165,7 @@ def _restore_each(lost: list[str], rows: Iterable[Mapping[str, Any]], make: Any)
             lost.append(f"Autoscaling of {row['ResourceId']}: {name} couldn't be recreated ({error}).")
 
 
-def register_target(send: Callable[..., Any], target: Mapping[str, Any], **change: Any) -> None:
+def register_target(send: Callable[..., Any], target: Row, **change: Any) -> None:
     """`send`: the session's `call` or `change`. A target that is not found does not mean that the resource is gone."""
     named = {name: target[name] for name in TARGET_KEY}
     changed = {name: value for name, value in change.items() if name not in TARGET_KEY}
@@ -178,9 +179,5 @@ def _read_scheduled_actions(cloud: CloudSession, **filters: Any) -> list[dict[st
     return list(rows)
 
 
-def _saved_rows(saved: SavedAutoscaling, name: str, ids: Collection[str]) -> list[Mapping[str, Any]]:
+def _saved_rows(saved: SavedAutoscaling, name: str, ids: Collection[str]) -> list[Row]:
     return [row for row in saved[name] if row["ResourceId"] in ids]
-
-
-def target_key(row: Mapping[str, Any]) -> tuple[str, str]:
-    return row["ResourceId"], row["ScalableDimension"]

@@ -11,10 +11,10 @@ https://docs.aws.amazon.com/autoscaling/application/APIReference/API_RegisterSca
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from reaper.acting.contract import (
     PREVIOUS_MEMBERS,
@@ -24,34 +24,32 @@ from reaper.acting.contract import (
     Interrupted,
     Manifest,
     Members,
-    OwnChanges,
     Permit,
     PutBackResult,
     UndoResult,
     UndoState,
     any_members,
-    next_part,
     part_of,
 )
 from reaper.acting.put_back import LeftBehind, put_back
 from reaper.aws import autoscaling, reader, recreation, sagemaker, tags
-from reaper.aws.autoscaling import CAPACITY_DIMENSIONS
+from reaper.aws.autoscaling import CAPACITY_DIMENSIONS, name_in, target_key
 from reaper.aws.recreation import RestoredCount
 from reaper.aws.saved_autoscaling import (
     SAVED_MEMBERS,
     autoscaling_digest,
     read_autoscaling_state,
     register_target,
-    target_key,
 )
 from reaper.aws.session import CloudSession
-from reaper.aws.table import Goal, Numbers, Row, Scaling, Table, Tags
+from reaper.aws.table import Numbers, Row, Scaling, Table, Tags
 from reaper.errors import CloudError, Reason
 from reaper.model import Resource, SideChange, StepName
 
 MINIMUM, AUTOSCALING = "minimum of ", "autoscaling of "
 IN_SERVICE = "InService"
 RUN_AGAIN = "run this again once the endpoint is in service"
+A = TypeVar("A")
 UNDO_MEMBERS: Members = {
     **any_members("born", "same", "before", "wanted", "part", "parts"),
     "previous": PREVIOUS_MEMBERS,
@@ -82,7 +80,7 @@ def saved_state(table: Table, scaling: Scaling, cloud: CloudSession, resource: R
         "born": recreation.first_created(goal.row, tags.read_tags_now(cloud, goal.row[table.listing.key("arn")])),
         "same": goal.same,
     }
-    part = _part(earlier, same, goal)
+    part = _part(earlier, same, goal.wanted)
     return {
         **same,
         "before": {first: goal.before[first]},
@@ -94,42 +92,34 @@ def saved_state(table: Table, scaling: Scaling, cloud: CloudSession, resource: R
     }
 
 
-def _part(earlier: Earlier, same: UndoState, goal: Goal) -> int:
-    """Which part this action is: the same as one before it on the same numbers that isn't known to have been carried out."""
+def _part(earlier: Earlier, same: UndoState, wanted: Numbers) -> int:
+    """Which part this action is. It is the same as one before it on the same numbers that isn't known to have been carried out, and it goes on
+    with one that left some of this very resource's numbers, if what that did still stands.
+    """
     before = earlier.manifest
-    if before and not earlier.is_known and _is_same_stop(before, same) and _overlaps(before, goal):
-        return part_of(before)
-    return next_part(earlier, lambda before: _continues(before, same, goal))
-
-
-def _continues(before: Manifest, same: UndoState, goal: Goal) -> bool:
-    """Whether this action goes on with that one: it left some of this very resource's numbers, and what it did still stands."""
+    if before is None or before.action is not StepName.STOP or any(before.undo_state.get(k) != same[k] for k in same):
+        return 1
+    if not wanted.keys().isdisjoint(before.undo_state["wanted"]):
+        return 1 if earlier.is_known else part_of(before)
     left_some = part_of(before) < before.undo_state.get("parts", 1)
-    return left_some and _is_same_stop(before, same) and not _overlaps(before, goal)
-
-
-def _is_same_stop(before: Manifest, same: UndoState) -> bool:
-    return before.action is StepName.STOP and all(before.undo_state.get(key) == value for key, value in same.items())
-
-
-def _overlaps(before: Manifest, goal: Goal) -> bool:
-    return not goal.wanted.keys().isdisjoint(before.undo_state["wanted"])
+    return part_of(before) + 1 if left_some else 1
 
 
 def side_changes(manifest: Manifest) -> tuple[SideChange, ...]:
     """The autoscaling minimum, and the number itself: it shows whether the action took effect."""
     saved = manifest.undo_state
     numbers = (SideChange(what=id_, before=saved["before"][id_], ours=count) for id_, count in saved["wanted"].items())
-    return (*minimum_changes(saved), *numbers)
+    return (*(change for _, change in _minima(saved)), *numbers)
 
 
-def minimum_changes(saved: UndoState) -> tuple[SideChange, ...]:
-    """The autoscaling minima that are above what is wanted."""
-    wanted = saved["wanted"]
-    return tuple(
-        SideChange(what=MINIMUM + target["ResourceId"], before=target["MinCapacity"], ours=wanted[target["ResourceId"]])
-        for target in _targets_to_lower(saved)
-    )
+def _minima(saved: UndoState) -> list[tuple[Row, SideChange]]:
+    """The recorded targets whose autoscaling minimum is above what is wanted, each with how that changes."""
+    wanted, minima = saved["wanted"], []
+    for row in _of_capacity(saved["scaling"]["targets"]):
+        id_, before = row["ResourceId"], row["MinCapacity"]
+        if before > wanted.get(id_, before):
+            minima.append((row, SideChange(what=MINIMUM + id_, before=before, ours=wanted[id_])))
+    return minima
 
 
 def perform(
@@ -137,17 +127,23 @@ def perform(
 ) -> ActionResult:
     """The autoscaling minimum first, or autoscaling would undo the rest."""
     saved = manifest.undo_state
-    minima = minimum_changes(saved)
-    for target, change in zip(_targets_to_lower(saved), minima, strict=True):
+    minima = _minima(saved)
+
+    def before_lowering(now: Resource) -> Resource:
+        numbers = {**now.details.numbers}
+        numbers |= {change.what: change.before for _, change in minima if numbers.get(change.what) == change.ours}
+        return replace(now, details=replace(now.details, numbers=numbers))
+
+    for target, change in minima:
         with permit():
             register_target(cloud.change, target, MinCapacity=change.ours)
-    with permit(numbers_set(minima)):
+    with permit(before_lowering):
         for id_, count in saved["wanted"].items():
             _set_number(table, scaling, cloud.change, manifest.name, id_, count)
     lowered = "; the autoscaling minimum was lowered first" if minima else ""
     later = "; a scheduled action may raise it again" if saved["scaling"]["actions"] else ""
     part = f"{saved['part']} of {saved['parts']} {scaling.parts}" if saved["part"] < saved["parts"] else None
-    changes = ", ".join(f"{_last(id_)} from {saved['before'][id_]} to {count}" for id_, count in saved["wanted"].items())
+    changes = ", ".join(f"{name_in(id_)} from {saved['before'][id_]} to {count}" for id_, count in saved["wanted"].items())
     told = f"{scaling.told.format(changes=changes, before=sum(saved['before'].values()))}{lowered}{later}{sagemaker.stack_warning(own_tags)}"
     return ActionResult(because=told, part_done=part)
 
@@ -155,17 +151,6 @@ def perform(
 def _set_number(table: Table, scaling: Scaling, send: Callable[..., Any], name: str, id_: str, count: int) -> None:
     """One call. `send`: the session's `call` or `change`."""
     send("sagemaker", scaling.call, table.listing.key("arn"), **scaling.parameters(name, id_, count))
-
-
-def numbers_set(made: Sequence[SideChange]) -> OwnChanges:
-    """Takes out the numbers that earlier calls set."""
-
-    def as_before(now: Resource) -> Resource:
-        numbers = {**now.details.numbers}
-        numbers |= {change.what: change.before for change in made if numbers.get(change.what) == change.ours}
-        return replace(now, details=replace(now.details, numbers=numbers))
-
-    return as_before
 
 
 def settle(table: Table, scaling: Scaling, cloud: CloudSession, resource: Resource, interrupted: Interrupted) -> PutBackResult:
@@ -218,30 +203,34 @@ def _left_because(target: Row, row: Row, change: SideChange, begun_at: datetime)
     return None
 
 
-@dataclass(slots=True, kw_only=True)
-class _Undo:
-    """An undo on its way: the numbers by ID, those that aren't back, and the sentences about what is gone and what failed."""
-
-    counts: dict[str, RestoredCount] = field(default_factory=dict)
-    missing: set[str] = field(default_factory=set)
-    gone: list[str] = field(default_factory=list)
-    failures: list[str] = field(default_factory=list)
-
-
 def undo(table: Table, scaling: Scaling, cloud: CloudSession, manifest: Manifest) -> UndoResult:
-    """Back to the numbers of before, under today's maximum of autoscaling, and then its minimum; of the earlier parts of a stop too."""
+    """Back to the numbers of before, under today's maximum of autoscaling, and then its minimum; of the earlier parts of a stop too.
+
+    One number after the other. Those that can't have their turn in this run get it in the next. Raises CloudError if all fail.
+    """
+    listing, name = table.listing, manifest.name
     row = _require_same(table, scaling, cloud, manifest)
     records = [one.undo_state for one in (manifest, *manifest.continued)]
-    progress = _Undo()
-    _compare_counts(scaling, row, records, _maximum_by_id(cloud), progress)
-    _restore_counts(table, scaling, cloud, manifest.name, progress)
-    kept = [text for count in progress.counts.values() for text in count.not_restored]
-    minima = [text for saved in records for text in _raise_minimum(cloud, saved, progress)]
-    is_requested = any(count.count_to_request is not None for count in progress.counts.values())
+    counts, gone = _compared_counts(scaling, row, records, cloud)
+    wanted = [(id_, number) for id_, count in counts.items() if (number := count.count_to_request) is not None]
+
+    def is_in_service() -> bool:
+        return bool(reader.described(cloud, table, {listing.key("name"): name})[listing.key("status")] == IN_SERVICE)
+
+    def request(one: tuple[str, int]) -> None:
+        _set_number(table, scaling, cloud.call, name, *one)
+
+    refused, later = send_in_turn(wanted, is_in_service, request)
+    if refused and len(refused) == len(wanted):
+        raise refused[0][1]
+    missing = {id_ for id_, _ in (*(one for one, _ in refused), *later)}
+    failures = not_restored_sentences({name_in(id_): error for (id_, _), error in refused}, [name_in(id_) for id_, _ in later])
+    kept = [text for count in counts.values() for text in count.not_restored]
+    minima = [text for saved in records for text in _raise_minimum(cloud, saved, counts, missing)]
     return UndoResult(
-        because=f"its previous {scaling.what} were requested" if is_requested else f"none of its {scaling.what} changed",
-        not_restored=(*kept, *progress.gone, *progress.failures, *minima),
-        run_again=bool(progress.failures),
+        because=f"its previous {scaling.what} were requested" if wanted else f"none of its {scaling.what} changed",
+        not_restored=(*kept, *gone, *failures, *minima),
+        run_again=bool(failures),
     )
 
 
@@ -258,48 +247,43 @@ def _require_same(table: Table, scaling: Scaling, cloud: CloudSession, manifest:
     return row
 
 
-def _compare_counts(scaling: Scaling, row: Row, records: Sequence[UndoState], maxima: Numbers, progress: _Undo) -> None:
-    """Every number as it was, as the stop left it, and now. A later action's manifest, which comes first, knows better."""
-    now = scaling.numbers(row)
+def _compared_counts(
+    scaling: Scaling, row: Row, records: Sequence[UndoState], cloud: CloudSession
+) -> tuple[dict[str, RestoredCount], list[str]]:
+    """Every number as it was, as the stop left it, and now; and a sentence for each that is gone. A later action's manifest, which comes first,
+    knows better.
+    """
+    now, targets = scaling.numbers(row), _of_capacity(autoscaling.read_autoscaling(cloud).targets)
+    maxima = {target["ResourceId"]: int(target["MaxCapacity"]) for target in targets}
+    counts: dict[str, RestoredCount] = {}
+    gone = []
     for saved in records:
         for id_, before in saved["before"].items():
             if id_ not in now:
-                progress.gone.append(f"Its variant {id_.rpartition('/')[2]} is gone.")
-            elif id_ not in progress.counts:
-                progress.counts[id_] = RestoredCount(
-                    label=f"The {scaling.number.format(_last(id_))}",
+                gone.append(f"Its variant {name_in(id_)} is gone.")
+            elif id_ not in counts:
+                counts[id_] = RestoredCount(
+                    label=f"The {scaling.number.format(name_in(id_))}",
                     before=before,
                     stopped_at=saved["wanted"][id_],
                     now=now[id_],
                     maximum=maxima.get(id_),
                 )
+    return counts, gone
 
 
-def _restore_counts(table: Table, scaling: Scaling, cloud: CloudSession, name: str, progress: _Undo) -> None:
-    """One number after the other. Those that can't have their turn in this run get it in the next. Raises CloudError if all fail."""
-    requests = {id_: count.count_to_request for id_, count in progress.counts.items()}
-    waiting = {id_: number for id_, number in requests.items() if number is not None}
-    wanted, refused = len(waiting), dict[str, CloudError]()
-    while waiting and _is_in_service(table, cloud, name):
-        id_, count = next(iter(waiting.items()))
-        del waiting[id_]
+def send_in_turn(
+    items: Sequence[A], is_in_service: Callable[[], bool], send: Callable[[A], object]
+) -> tuple[list[tuple[A, CloudError]], list[A]]:
+    """One call after the other, each once the resource is in service: those that were refused, and those that had no turn in this run."""
+    waiting, refused = list(items), []
+    while waiting and is_in_service():
+        item = waiting.pop(0)
         try:
-            _set_number(table, scaling, cloud.call, name, id_, count)
-        except CloudError as error:
-            refused[id_] = error
-    if refused and len(refused) == wanted:
-        raise next(iter(refused.values()))
-    progress.missing |= {*refused, *waiting}
-    progress.failures += not_restored_sentences({_last(id_): error for id_, error in refused.items()}, [*map(_last, waiting)])
-
-
-def _is_in_service(table: Table, cloud: CloudSession, name: str) -> bool:
-    row = reader.described(cloud, table, {table.listing.key("name"): name})
-    return bool(row[table.listing.key("status")] == IN_SERVICE)
-
-
-def _last(id_: str) -> str:
-    return id_.rpartition("/")[2]
+            send(item)
+        except CloudError as error:  # such as one over a quota; it keeps no other from its turn
+            refused.append((item, error))
+    return refused, waiting
 
 
 def not_restored_sentences(refused: Mapping[str, CloudError], later: Sequence[str]) -> list[str]:
@@ -308,51 +292,38 @@ def not_restored_sentences(refused: Mapping[str, CloudError], later: Sequence[st
     return sentences + ([f"Not restored yet: the size of {', '.join(later)}; {RUN_AGAIN}."] if later else [])
 
 
-def _raise_minimum(cloud: CloudSession, saved: UndoState, progress: _Undo) -> list[str]:
+def _raise_minimum(
+    cloud: CloudSession, saved: UndoState, counts: Mapping[str, RestoredCount], missing: Collection[str]
+) -> list[str]:
     """Raise autoscaling's minimum where the number is restored, if it is still as it was lowered: raised first, it would scale out on its own, to
     less than before. Returns what couldn't be raised. A minimum above a number that was chosen since would scale that up, so it stays lowered.
     """
     now = {target_key(row): row for row in autoscaling.read_autoscaling(cloud).targets}
     lost = []
-    for target in _targets_to_lower(saved):
+    for target, change in _minima(saved):
         current, id_ = now.get(target_key(target)), target["ResourceId"]
-        count = progress.counts.get(id_)
-        if id_ in progress.missing:
+        count = counts.get(id_)
+        if id_ in missing:
             continue
         if current is None:
             lost.append(f"The scalable target of {id_} is gone.")
-        elif count and count.was_chosen_since and count.now < target["MinCapacity"]:
-            text = f"restoring {target['MinCapacity']} would override the count of {count.now} set since"
+        elif count and count.was_chosen_since and count.now < change.before:
+            text = f"restoring {change.before} would override the count of {count.now} set since"
             lost.append(f"The autoscaling minimum of {id_} stays at {current['MinCapacity']}: {text}.")
         else:
-            lost += _raise_target_minimum(cloud, target, saved["wanted"][id_], current)
+            least = RestoredCount(
+                label=f"The autoscaling minimum of {id_}",
+                before=change.before,
+                stopped_at=change.ours,
+                now=current["MinCapacity"],
+                maximum=max(change.ours, current["MaxCapacity"]),
+            )
+            if least.count_to_request is not None:
+                register_target(cloud.call, target, MinCapacity=least.count_to_request)
+            lost += least.not_restored
     return lost
 
 
-def _raise_target_minimum(cloud: CloudSession, target: Row, lowered_to: int, current: Row) -> list[str]:
-    least = RestoredCount(
-        label=f"The autoscaling minimum of {target['ResourceId']}",
-        before=target["MinCapacity"],
-        stopped_at=lowered_to,
-        now=current["MinCapacity"],
-        maximum=max(lowered_to, current["MaxCapacity"]),
-    )
-    if least.count_to_request is not None:
-        register_target(cloud.call, target, MinCapacity=least.count_to_request)
-    return least.not_restored
-
-
-def _targets_to_lower(saved: UndoState) -> list[Mapping[str, Any]]:
-    """The recorded targets whose minimum is above what is wanted."""
-    wanted, targets = saved["wanted"], _of_capacity(saved["scaling"]["targets"])
-    return [row for row in targets if row["MinCapacity"] > wanted.get(row["ResourceId"], row["MinCapacity"])]
-
-
-def _maximum_by_id(cloud: CloudSession) -> dict[str, int]:
-    """The maximum by resource ID that autoscaling allows now."""
-    return {row["ResourceId"]: int(row["MaxCapacity"]) for row in _of_capacity(autoscaling.read_autoscaling(cloud).targets)}
-
-
-def _of_capacity(targets: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def _of_capacity(targets: Iterable[Row]) -> list[Row]:
     """Those that scale instances or copies."""
     return [row for row in targets if row["ScalableDimension"] in CAPACITY_DIMENSIONS]

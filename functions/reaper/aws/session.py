@@ -119,7 +119,7 @@ class CloudSession:
     """One target as one kind sees it: shared clients, but its own count of calls and its own list of what went wrong."""
 
     def __init__(
-        self, session: boto3.Session, target: Target, clients: _Clients | None = None, limits: Config | None = None
+        self, session: boto3.Session, target: Target, method: Callable[..., Any] | None = None, limits: Config | None = None
     ) -> None:
         self.target = target
         self.calls: Counter[str] = Counter()
@@ -127,7 +127,7 @@ class CloudSession:
         self.errors: list[CloudError] = []
         self.is_over: Callable[[], bool] = lambda: False
         self._session = session
-        self._clients = clients or _Clients(session, target.region, limits)
+        self._method = method or _methods(session, target.region, limits or Config())
         self._lock = threading.Lock()
 
     @property
@@ -146,7 +146,7 @@ class CloudSession:
 
     def for_kind(self) -> CloudSession:
         """The same target with fresh counters."""
-        return CloudSession(self._session, self.target, self._clients)
+        return CloudSession(self._session, self.target, self._method)
 
     def without_cache(self) -> CloudSession:
         """The same target, with nothing remembered from before."""
@@ -178,7 +178,7 @@ class CloudSession:
         with self._lock:
             self.calls[permission] += 1
         with loading_errors(permission):
-            method = self._clients.method(service, operation, sends_once=sends_once)
+            method = self._method(service, operation, sends_once=sends_once)
         try:
             reply = method(**params)
         except ClientError as error:
@@ -286,31 +286,27 @@ def permission_of(service: str, operation: str) -> str:
 
 
 def _has_valid_value(row: Mapping[str, Any], key: str) -> bool:
-    """Whether a row says something of the right sort there."""
     value = row.get(key)
     if key in NUMBER_KEYS:
         return isinstance(value, int)
     return isinstance(value, str) and bool(value or key in KEYS_THAT_MAY_BE_EMPTY)
 
 
-class _Clients:
-    """The clients of one region, each made once: those that retry, and those that send each request once."""
+def _methods(session: boto3.Session, region: str | None, limits: Config) -> Callable[..., Any]:
+    """What finds the SDK's methods for one region. Its clients are made once: those that retry, and those that send each request once."""
+    factory: Any = session._session.get_component("response_parser_factory")
+    factory.set_parser_defaults(timestamp_parser=parse_moment)
+    made: dict[tuple[str, bool], Any] = {}
 
-    def __init__(self, session: boto3.Session, region: str | None, limits: Config | None = None) -> None:
-        factory: Any = session._session.get_component("response_parser_factory")
-        factory.set_parser_defaults(timestamp_parser=parse_moment)
-        self._session, self._region, self._limits = session, region, limits or Config()
-        self._made: dict[tuple[str, bool], Any] = {}
-
-    def method(self, service: str, operation: str, *, sends_once: bool) -> Callable[..., Any]:
-        """The SDK's method. `sends_once`: it has no retries, so it has no rate limiter either."""
+    def method(service: str, operation: str, *, sends_once: bool) -> Any:
+        """`sends_once`: it has no retries, so it has no rate limiter either."""
         with CLIENT_LOCK:
-            if (service, sends_once) not in self._made:
-                config = _client_config(self._session).merge(self._limits).merge(SEND_ONCE if sends_once else Config())
-                client = self._session.client(service, region_name=self._region, config=config)  # type: ignore[call-overload]
-                self._made[service, sends_once] = client
-        method: Callable[..., Any] = getattr(self._made[service, sends_once], xform_name(operation))
-        return method
+            if (service, sends_once) not in made:
+                config = _client_config(session).merge(limits).merge(SEND_ONCE if sends_once else Config())
+                made[service, sends_once] = session.client(service, region_name=region, config=config)  # type: ignore[call-overload]
+        return getattr(made[service, sends_once], xform_name(operation))
+
+    return method
 
 
 def _client_config(session: boto3.Session) -> Config:

@@ -5,7 +5,7 @@ Where a table ends, a slot takes a function. `reader` and `executor` work with t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -60,22 +60,24 @@ class Listing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signal:
-    """One metric of a resource, by the dimension that names it: by name or, with `by_id`, by ARN."""
+    """One metric of a resource, by the dimension that names it: by name or, with `by_id`, by ARN. `role`: what a point in it proves."""
 
     namespace: str
     metric: str
     dimension: str
     stat: str = "Sum"
     by_id: bool = False
+    role: Role = Role.ACTIVITY
 
     def query(self, resource: Resource) -> metrics.MetricQuery:
         """The series of one resource."""
         named = {self.dimension: resource.id if self.by_id else resource.name}
         return metrics.query(self.namespace, self.metric, self.stat, **named)
 
-    def reading(self, result: metrics.MetricResult) -> Reading:
-        """Its series as activity."""
-        return Reading(signal=self.metric, role=Role.ACTIVITY, series=result.series, complete=result.complete)
+    def reading(self, resource: Resource, results: Mapping[metrics.MetricQuery, metrics.MetricResult]) -> Reading:
+        """What it showed of one resource."""
+        result = results[self.query(resource)]
+        return Reading(signal=self.metric, role=self.role, series=result.series, complete=result.complete)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,8 +145,8 @@ class Table(Kind["CloudSession"]):
     """One AWS kind, as `reader.completed` makes it work.
 
     `arns(cloud, row)`: the ARN of a row, and those of what it lives in, whose tags it inherits. `resource(cloud, row, tags)`: the resource in a row
-    or a description; without it, `size`, a key or a function of the row, and `component` say what it is billed as, and nothing in a status of `free_when`.
-    `keep_row`: which rows of the list are resources at all. `now(cloud, resource, row)`: with what only a read right before an action adds. `parameters(resource)`: what names it in calls.
+    or a description; without it, `size`, a key or a function of the row, and `component` say what it is billed as, and nothing once it is `Stopped`.
+    `keep_row`: which rows of the list are resources at all. `as_now(cloud, resource, row)`: with what only a read right before an action adds. `parameters(resource)`: what names it in calls.
     `is_busy_published`: our own signal may be published for it. `signals`: metrics of each; `first_look`: another way to read the signals of all that
     their state leaves open, by ID. `always`: looks at these; `closer_looks`: at those that were silent, in this order. `look_permissions`: of both.
     `same`, `saved`: what a start or stop saves of a description; the first tells another resource of its name, and `same_text` says in what.
@@ -157,9 +159,8 @@ class Table(Kind["CloudSession"]):
     keep_row: Callable[[Row], bool] | None = None
     size: str | Callable[[Row], str] = ""
     component: str = ""
-    free_when: Collection[str] = ("Stopped",)
     details_of: Callable[[Row], object] | None = None
-    now: Callable[[CloudSession, Resource, Row], Resource] | None = None
+    as_now: Callable[[CloudSession, Resource, Row], Resource] | None = None
     parameters: Callable[[Resource], Mapping[str, Any]] | None = None
     is_busy_published: bool = False
     signals: Sequence[Signal] = ()

@@ -6,9 +6,9 @@ https://docs.aws.amazon.com/resourcegroupstagging/latest/APIReference/API_GetRes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from reaper.errors import CloudError, Reason
 from reaper.ledger.ledger import comparable_id
@@ -41,18 +41,13 @@ def _read_tags(cloud: CloudSession, types: Sequence[str]) -> TagsByArn:
     if unknown := sorted({*types} - BULK_TYPES):
         raise CloudError(Reason.REFUSED, PERMISSION, f"the tagging API isn't known to cover {', '.join(unknown)}")
     by_arn: TagsByArn = {}
-    for row in cloud.paged_rows(
-        "resourcegroupstaggingapi",
-        "GetResources",
-        "ResourceTagMappingList",
-        "ResourceARN",
-        token_key="PaginationToken",
-        ResourceTypeFilters=list(types),
-        ResourcesPerPage=100,
-    ):
-        arn = row["ResourceARN"]
+    listed = ("resourcegroupstaggingapi", "GetResources", "ResourceTagMappingList", "ResourceARN")
+    for row in cloud.paged_rows(*listed, token_key="PaginationToken", ResourceTypeFilters=list(types), ResourcesPerPage=100):
+        arn, pairs = row["ResourceARN"], [(tag.get("Key"), tag.get("Value")) for tag in row.get("Tags") or ()]
+        # What isn't a pair of strings may protect.
+        is_read = all(isinstance(key, str) and key and isinstance(value, str) for key, value in pairs)
         spelled, key = by_arn.setdefault(arn.lower(), {}), comparable_id(arn)
-        spelled[key] = _merge((spelled.get(key, {}), _tags_of_row(row)))
+        spelled[key] = _merge((spelled.get(key, {}), *({k: v} for k, v in pairs))) if is_read else None
         if spelled[key] is None:
             text = f"the tags of {arn} can't be read, or contradict each other"
             cloud.add_error(CloudError(Reason.UNREADABLE, PERMISSION, text))
@@ -66,14 +61,6 @@ def tags_one_by_one(cloud: CloudSession, permission: str, arns: Sequence[str], r
     for arn, own_tags in zip(arns, every, strict=True):
         by_arn.setdefault(arn.lower(), {})[comparable_id(arn)] = own_tags
     return by_arn
-
-
-def _tags_of_row(row: Mapping[str, Any]) -> Tags | None:
-    """The tags of one row; None if one of them isn't a pair of strings: it may protect."""
-    pairs = [(tag.get("Key"), tag.get("Value")) for tag in row.get("Tags") or ()]
-    if not all(isinstance(key, str) and key and isinstance(value, str) for key, value in pairs):
-        return None
-    return _merge({key: value} for key, value in pairs)
 
 
 def _merge(every: Iterable[Tags | None]) -> Tags | None:
@@ -92,7 +79,9 @@ def tags_of(by_arn: TagsByArn | None, *arns: str) -> Tags | None:
         return None
     merged: Tags = {}
     for arn in reversed(arns):
-        tags = _tags_of_arn(by_arn.get(arn.lower(), {}), arn)
+        spelled = by_arn.get(arn.lower(), {})
+        # Those of the spelling that is surely the same resource; else those of all spellings, since one of them may be.
+        tags = spelled[comparable_id(arn)] if comparable_id(arn) in spelled else _merge(spelled.values())
         if tags is None:
             return None
         merged = _inside(merged, tags)
@@ -107,11 +96,6 @@ def _inside(outer: Tags, own: Tags) -> Tags:
             key += " "
         merged.setdefault(key, value)
     return merged
-
-
-def _tags_of_arn(spelled: Mapping[str, Tags | None], arn: str) -> Tags | None:
-    """Those of the spelling that is surely the same resource; else those of all spellings, since one of them may be."""
-    return spelled[comparable_id(arn)] if comparable_id(arn) in spelled else _merge(spelled.values())
 
 
 def read_tags_now(cloud: CloudSession, *arns: str) -> dict[str, str]:

@@ -44,15 +44,19 @@ def list_accounts(settings: Settings) -> list[Account]:
     """
     session, scope = new_session(), settings.account_scope
     regions = ["all"] if "all" in settings.regions else _named_regions(session, settings.regions)
-    own = _own_account(settings, session, regions)
+    asked = regions if "all" not in regions else [_start_region(session, regions)]
+    own = settings.role.split(":")[4] if settings.role else _first_session_and_account(session, asked)[1]
     if scope.organization or scope.ous:
         members = organization.list_members(session, scope.ous, _start_region(session, regions))
-        _require_members(scope.accounts, members)
+        if foreign := [account for account in scope.accounts if account not in {member.id for member in members}]:
+            raise SettingsError(f"accounts: {foreign[0]} isn't an active account of what this deployment sweeps")
         members = [member for member in members if member.id in scope.accounts] if scope.accounts else members
     else:
         members = [Account(cloud="aws", id=account) for account in scope.accounts or (own,)]
     if scope.only_own_account:
-        members = _only_own(members, own, scope.accounts)
+        members = [member for member in members if member.id == own]
+        if not members or {*scope.accounts} - {own}:
+            raise SettingsError(f"accounts: this deployment sweeps only its own account, {own}; a call can only narrow that")
     left = [member for member in members if member.id not in settings.exclude_accounts]
     if not left:
         excluded = f" that isn't excluded ({', '.join(settings.exclude_accounts)})" if settings.exclude_accounts else ""
@@ -78,40 +82,17 @@ def open_account(settings: Settings, account: Account, *, may_act: bool) -> tupl
         return [], unopened_rows(account, kinds, error)
     for session in sessions:
         session.target = replace(session.target, account_name=account.name)
-    rows = [
-        row
-        for session in sessions
-        if session.region not in enabled
-        for row in unopened_rows(account, kind_names(settings), _not_enabled(account, session.region), session.region)
-    ]
+    rows = []
+    for region in (session.region for session in sessions if session.region not in enabled):
+        text = f"{region} isn't enabled in account {account.id}; enable it there, or leave it out of --region and REAPER_REGIONS"
+        not_enabled = CloudError(Reason.REFUSED, PERMISSIONS[1], text)
+        rows += unopened_rows(account, kind_names(settings), not_enabled, region)
     return [session for session in sessions if session.region in enabled], rows
 
 
 def kind_names(settings: Settings) -> list[str]:
     """The kinds of this cloud that the settings name."""
     return [kind.name for kind in kinds("aws") if not settings.kinds or kind.name in settings.kinds]
-
-
-def _own_account(settings: Settings, session: boto3.Session, regions: Sequence[str]) -> str:
-    """The ID of the credentials' account, or of REAPER_ROLE's. Raises CloudError."""
-    if settings.role:
-        return settings.role.split(":")[4]
-    return _first_session_and_account(session, regions if "all" not in regions else [_start_region(session, regions)])[1]
-
-
-def _require_members(accounts: Sequence[str], members: Sequence[Account]) -> None:
-    known = {member.id for member in members}
-    for account in accounts:
-        if account not in known:
-            raise SettingsError(f"accounts: {account} isn't an active account of what this deployment sweeps")
-
-
-def _only_own(members: Sequence[Account], own: str, asked: Sequence[str]) -> list[Account]:
-    """The own account alone. Raises SettingsError if another one was asked for by its ID, or if it isn't among the members."""
-    left = [member for member in members if member.id == own]
-    if not left or {*asked} - {own}:
-        raise SettingsError(f"accounts: this deployment sweeps only its own account, {own}; a call can only narrow that")
-    return left
 
 
 def _assumed_sessions(settings: Settings, account: Account, *, may_act: bool) -> list[CloudSession]:
@@ -158,11 +139,6 @@ def _checked_regions(account: Account, sessions: Sequence[CloudSession]) -> set[
         except CloudError:
             continue
     return names
-
-
-def _not_enabled(account: Account, region: str) -> CloudError:
-    text = f"{region} isn't enabled in account {account.id}; enable it there, or leave it out of --region and REAPER_REGIONS"
-    return CloudError(Reason.REFUSED, "ec2:DescribeRegions", text)
 
 
 def reading_permissions() -> list[str]:

@@ -225,7 +225,7 @@ def test_a_change_waits_for_no_rate_limiter(account: Account, server: Server, cl
     account.endpoint("e")
     server.rules.append(on("ListEndpoints", throttled(), times=3))
     cloud.call("sagemaker", "ListEndpoints", "Endpoints")
-    once = cloud._clients.method("sagemaker", "DeleteEndpoint", sends_once=True)
+    once = cloud._method("sagemaker", "DeleteEndpoint", sends_once=True)
     assert once.__self__.meta.config.retries == {"total_max_attempts": 1, "mode": "standard"}
     cloud.change("sagemaker", "DeleteEndpoint", "ResponseMetadata", EndpointName="e")
     assert "e" not in account.contents.endpoints

@@ -10,7 +10,6 @@ Metrics: https://docs.aws.amazon.com/bedrock/latest/userguide/monitoring.html
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 from shlex import quote
 
 from reaper.aws.reader import completed, with_past_use
@@ -25,15 +24,14 @@ METRICS = ("Invocations", "InvocationClientErrors", "InvocationServerErrors", "I
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThroughputDetails:
-    """`commitment`: `OneMonth` or `SixMonths`; None without a term. `renews_at`: when the term ends."""
+    """`commitment`: `OneMonth` or `SixMonths`; None without a term."""
 
     commitment: str | None = None
-    renews_at: datetime | None = None
 
 
 def details_of(row: Row) -> ThroughputDetails:
     """From a row of the list."""
-    return ThroughputDetails(commitment=row.get("commitmentDuration"), renews_at=row.get("commitmentExpirationTime"))
+    return ThroughputDetails(commitment=row.get("commitmentDuration"))
 
 
 def size_of(row: Row) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from reaper.aws import logs, sagemaker
-from reaper.aws.reader import completed, each
+from reaper.aws.reader import completed
 from reaper.aws.table import Batch, Listing, Row, Table
 from reaper.errors import CloudError
 from reaper.kind import StartStop, Undo, none_of, status_rule
@@ -37,38 +37,29 @@ class NotebookDetails:
     platform: str
 
 
-def details_from_row(row: Row) -> NotebookDetails:
-    """From a description, or what an earlier sweep kept of one."""
-    return NotebookDetails(platform=str(row.get(PLATFORM_KEY) or ""))
-
-
 def with_details(cloud: CloudSession, resource: Resource, row: Row) -> Resource:
-    """The notebook as described. A list has no platform."""
-    return replace(resource, details=details_from_row(row))
+    """The notebook as described, or as an earlier sweep kept of a description. A list has no platform."""
+    return replace(resource, details=NotebookDetails(platform=str(row.get(PLATFORM_KEY) or "")))
 
 
 def with_platforms(cloud: CloudSession, observations: Sequence[Observation], batch: Batch) -> Iterable[Observation]:
     """The platform of all that run, as office hours may stop what is in use: read just now, or by an earlier sweep of this very revision."""
     cached = batch.window.read_cached([one.resource.id for one in observations])
 
-    @each
-    def look(cloud: CloudSession, one: Observation, batch: Batch) -> Observation:
-        return _with_platform(cloud, one, cached.get(one.resource.id))
+    def with_platform(observation: Observation) -> Observation:
+        resource = observation.resource
+        if resource.details is not None:
+            return observation
+        kept = cached.get(resource.id)
+        known = kept.body if kept and kept.revision == revision_of(resource.created, resource.changed) else None
+        row = known or cloud.describe("DescribeNotebookInstance", "NotebookInstanceStatus", NotebookInstanceName=resource.name)
+        if isinstance(row, CloudError):
+            return observation
+        seen, revision = with_details(cloud, resource, row), revision_of(row.get("CreationTime"), row.get("LastModifiedTime"))
+        to_cache = CachedDescription(revision=revision, body={PLATFORM_KEY: seen.details.platform}) if revision else None
+        return replace(observation, resource=seen, to_cache=to_cache)
 
-    return look(cloud, observations, batch)
-
-
-def _with_platform(cloud: CloudSession, observation: Observation, cached: CachedDescription | None) -> Observation:
-    resource = observation.resource
-    if resource.details is not None:
-        return observation
-    known = cached.body if cached and cached.revision == revision_of(resource.created, resource.changed) else None
-    row = known or cloud.describe("DescribeNotebookInstance", "NotebookInstanceStatus", NotebookInstanceName=resource.name)
-    if isinstance(row, CloudError):
-        return observation
-    details, revision = details_from_row(row), revision_of(row.get("CreationTime"), row.get("LastModifiedTime"))
-    to_cache = CachedDescription(revision=revision, body={PLATFORM_KEY: details.platform}) if revision else None
-    return replace(observation, resource=replace(resource, details=details), to_cache=to_cache)
+    return cloud.map_concurrently(with_platform, observations)
 
 
 def not_startable_because(resource: Resource) -> str | None:
@@ -108,7 +99,7 @@ KIND = completed(
             status_rule("unknown", none_of("InService"), "this version doesn't recognize its status {status}"),
         ),
         details=NotebookDetails,
-        now=with_details,
+        as_now=with_details,
         size="InstanceType",
         component="Notebook",
         price_keys=("Notebook",),

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from reaper.aws import autoscaling, sagemaker
-from reaper.aws.autoscaling import variant_resource_id
+from reaper.aws.autoscaling import name_in, variant_resource_id
 from reaper.aws.kinds import sagemaker_inference_component as component
 from reaper.aws.kinds.sagemaker_endpoint import description, look, scale_in
 from reaper.aws.kinds.sagemaker_endpoint.scale_in import EndpointDetails, details_of
@@ -31,12 +31,11 @@ VARIANT_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 UNCOMPARED_KEYS = {"EndpointStatus", "LastModifiedTime", "FailureReason"}
 """Compared as a field of the resource, or of no matter."""
 COUNT_KEYS = {"CurrentInstanceCount", "DesiredInstanceCount", "VariantStatus"}
-VARIANT_KEYS = ("ProductionVariants", "ShadowProductionVariants")
 
 
 def with_components(cloud: CloudSession, resource: Resource, row: Row) -> Resource:
     """With the names of the components on it, right before an action."""
-    rows = component.list_rows(cloud, *component.HAS_NAME, EndpointNameEquals=resource.name)
+    rows = component.list_rows(cloud, component.NAME_KEY, EndpointNameEquals=resource.name)
     hosted = [one[component.NAME_KEY] for one in rows]
     details = EndpointDetails(copies=dict.fromkeys(sorted(hosted)))
     return replace(resource, details=details, fingerprint=look.fingerprint(hosted))
@@ -44,7 +43,7 @@ def with_components(cloud: CloudSession, resource: Resource, row: Row) -> Resour
 
 def numbers_of(row: Row) -> dict[str, int]:
     """The instances of each variant, as a description has them."""
-    variants = [one for key in VARIANT_KEYS for one in row.get(key) or ()]
+    variants = description.variant_rows(row)
     counts = [(one["VariantName"], one.get("DesiredInstanceCount", one.get("CurrentInstanceCount"))) for one in variants]
     return {variant_resource_id(row["EndpointName"], name): int(count) for name, count in counts if count is not None}
 
@@ -52,7 +51,7 @@ def numbers_of(row: Row) -> dict[str, int]:
 def settings_of(row: Row) -> list[object]:
     """Everything else that a person may change. A pending deployment counts if it is of another configuration."""
     shown = {key: value for key, value in row.items() if key not in UNCOMPARED_KEYS}
-    for key in VARIANT_KEYS:
+    for key in description.VARIANT_KEYS:
         shown[key] = [{name: value for name, value in one.items() if name not in COUNT_KEYS} for one in row.get(key) or ()]
     pending = (shown.pop("PendingDeploymentSummary", None) or {}).get("EndpointConfigName")
     return [shown, pending not in {None, row.get("EndpointConfigName")}]
@@ -91,17 +90,10 @@ def is_same(saved: Row, now: Row) -> bool:
     return bool(saved["config"] == now["config"]) and not others
 
 
-def variant_of(id_: str) -> str:
-    """The variant that autoscaling calls so."""
-    return id_.rpartition("/")[2]
-
-
 def capacity_parameters(name: str, id_: str, count: int) -> dict[str, Any]:
     """Of the call that sets the instances of one variant. It takes the capacity of only one."""
-    return {
-        "EndpointName": name,
-        "DesiredWeightsAndCapacities": [{"VariantName": variant_of(id_), "DesiredInstanceCount": count}],
-    }
+    capacity = {"VariantName": name_in(id_), "DesiredInstanceCount": count}
+    return {"EndpointName": name, "DesiredWeightsAndCapacities": [capacity]}
 
 
 def scale_in_arguments(resource: Resource) -> Mapping[str, str] | None:
@@ -135,7 +127,7 @@ KIND = completed(
         ),
         states=look.STATES,
         details=EndpointDetails,
-        now=with_components,
+        as_now=with_components,
         first_look=look.first_look,
         closer_looks=(look.closer_look,),
         look_permissions=(

@@ -15,6 +15,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from reaper.aws.sagemaker import unknown_members_clause
+from reaper.aws.table import Row
 from reaper.errors import CloudError
 from reaper.model import BilledPart, Resource
 from reaper.observation import CachedDescription
@@ -46,6 +47,7 @@ VARIANT_SERVICE_MEMBERS = {
     "DeployedImages", "VariantStatus", "DesiredServerlessConfig", "RoutingConfig", "CapacityReservationConfig",
     "AcceleratorPartitionLayouts",
 }  # fmt: skip
+VARIANT_KEYS = ("ProductionVariants", "ShadowProductionVariants")
 CONFIG_NOT_READ = "no rule asks to delete it, so its configuration wasn't checked"
 CREATED_KEY, CONFIG_NAME_KEY, TYPES_KEY = "CreationTime", "EndpointConfigName", "types"
 STEADY_STATUS = "InService"
@@ -61,7 +63,7 @@ class Variant:
 
     name: str
     instances: tuple[tuple[str | None, int], ...] = ()
-    serverless: Mapping[str, Any] | None = None
+    serverless: Row | None = None
 
     @property
     def instance_count(self) -> int:
@@ -83,36 +85,32 @@ class EndpointDescription:
     is_asynchronous: bool
     may_host_components: bool
     hosts_components_only: bool = False
-    reply: Mapping[str, Any] = field(default_factory=dict)
-    config: Mapping[str, Any] = field(default_factory=dict)
+    reply: Row = field(default_factory=dict)
+    config: Row = field(default_factory=dict)
     has_cached_types: bool = False
 
 
 InstanceTypes = Mapping[str, str]
 """The instance type of each variant, by its name."""
-TypeLookup = Callable[[Mapping[str, Any]], InstanceTypes | None]
-"""The types that are known already of an endpoint as just described; None where its configuration has to be asked for."""
 
 
-def no_known_types(row: Mapping[str, Any]) -> None:
-    """Nothing is known before the configuration was asked for."""
-
-
-def describe_endpoint(cloud: CloudSession, name: str, recall: TypeLookup = no_known_types) -> EndpointDescription:
-    """Two calls, or one where the types are known.
+def describe_endpoint(
+    cloud: CloudSession, name: str, recall: Callable[[Row], InstanceTypes | None] | None = None
+) -> EndpointDescription:
+    """Two calls, or one where the types are known: `recall` has them of an endpoint as just described, if its configuration needn't be asked for.
 
     Raises CloudError when the endpoint can't be described; a configuration that is gone costs the types only. Trips over an odd reply.
     """
     row = cloud.call("sagemaker", "DescribeEndpoint", "EndpointStatus", EndpointName=name)
-    types = recall(row)
+    types = recall(row) if recall else None
     endpoint = _parse_description(row, {} if types else _read_config(cloud, row), types or {})
     size_text(endpoint)  # a size that can't be written for people wasn't understood
     return endpoint
 
 
-def variant_rows(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def variant_rows(row: Row) -> list[Row]:
     """The production and shadow variants of a description or configuration."""
-    return [*(row.get("ProductionVariants") or ()), *(row.get("ShadowProductionVariants") or ())]
+    return [variant for key in VARIANT_KEYS for variant in row.get(key) or ()]
 
 
 def billed_parts(described: EndpointDescription) -> tuple[BilledPart, ...] | None:
@@ -143,22 +141,19 @@ def size_text(described: EndpointDescription) -> str:
     return ", ".join(f"{name} x{count}" if count else name for name, count in counts.items())
 
 
-def _read_config(cloud: CloudSession, row: Mapping[str, Any]) -> dict[str, Any]:
+def _read_config(cloud: CloudSession, row: Row) -> dict[str, Any]:
     """The configuration that the endpoint runs; empty where it can't be had."""
-    name = row.get(CONFIG_NAME_KEY)
+    name, changed = row.get(CONFIG_NAME_KEY), row.get("LastModifiedTime")
     if not name:
         return {}
     config = cloud.describe("DescribeEndpointConfig", "ProductionVariants", EndpointConfigName=name)
-    return {} if isinstance(config, CloudError) or _is_newer_than_endpoint(config, row) else config
+    if isinstance(config, CloudError):
+        return {}
+    made = config.get(CREATED_KEY)
+    return {} if made and changed and made > changed else config  # a later one has its name: the one it runs was deleted
 
 
-def _is_newer_than_endpoint(config: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
-    """Whether a configuration of that name was created after the endpoint's last change: the one it runs was deleted."""
-    made, changed = config.get("CreationTime"), row.get("LastModifiedTime")
-    return bool(made and changed and made > changed)
-
-
-def _parse_description(row: Mapping[str, Any], config: Mapping[str, Any], types: InstanceTypes) -> EndpointDescription:
+def _parse_description(row: Row, config: Row, types: InstanceTypes) -> EndpointDescription:
     rows = variant_rows(row)
     if odd := [text for text in (row["EndpointStatus"], *(r["VariantName"] for r in rows)) if not isinstance(text, str)]:
         raise TypeError(f"{odd[0]!r} is neither a status nor a name")
@@ -178,12 +173,12 @@ def _parse_description(row: Mapping[str, Any], config: Mapping[str, Any], types:
     )
 
 
-def _may_host_components(row: Mapping[str, Any], plan: Mapping[str, Any] | None) -> bool:
+def _may_host_components(row: Row, plan: Row | None) -> bool:
     """A variant that hosts components scales them itself, and has no model of its own."""
     return bool(row.get("ManagedInstanceScaling")) or not (plan.get("ModelName") if plan else row.get("DeployedImages"))
 
 
-def _parse_variant(row: Mapping[str, Any], plan: Mapping[str, Any], failed: bool) -> Variant:
+def _parse_variant(row: Row, plan: Row, failed: bool) -> Variant:
     name = row["VariantName"]
     if serverless := row.get("CurrentServerlessConfig") or plan.get("ServerlessConfig"):
         return Variant(name=name, serverless=serverless)
@@ -207,7 +202,7 @@ def endpoint_unrestorable_because(endpoint: EndpointDescription) -> str | None:
     return None
 
 
-def config_unrestorable_because(row: Mapping[str, Any]) -> str | None:
+def config_unrestorable_because(row: Row) -> str | None:
     """The clause that says why a configuration can't be recreated."""
     odd = unknown_members_clause(row, CONFIG_MEMBERS, CONFIG_SERVICE_MEMBERS)
     return f"the configuration {row.get('EndpointConfigName')} {odd}" if odd else None
@@ -224,14 +219,15 @@ def description_to_cache(resource: Resource, endpoint: EndpointDescription) -> C
     revision = revision_of(resource.created, resource.changed)
     if not revision or not _is_steady(endpoint.reply, revision):
         return None
-    if not endpoint.has_cached_types and not _is_running_config(endpoint):
+    says_what_runs = endpoint.config.get(CONFIG_NAME_KEY) == endpoint.reply.get(CONFIG_NAME_KEY)
+    if not endpoint.has_cached_types and not (says_what_runs and isinstance(endpoint.config.get(CREATED_KEY), datetime)):
         return None
     types = _instance_types(endpoint)
     body = {CONFIG_NAME_KEY: endpoint.reply[CONFIG_NAME_KEY], TYPES_KEY: types} if types else {}
     return CachedDescription(revision=revision, body=body, parts=billed_parts(endpoint), size=size_text(endpoint))
 
 
-def cached_types(resource: Resource, cached: CachedDescription | None, row: Mapping[str, Any]) -> InstanceTypes | None:
+def cached_types(resource: Resource, cached: CachedDescription | None, row: Row) -> InstanceTypes | None:
     """The types by variant, where what was kept is of this very endpoint as listed and as described by `row`; None for everything else."""
     revision, name = revision_of(resource.created, resource.changed), row.get(CONFIG_NAME_KEY)
     if cached is None or revision is None or cached.revision != revision or not _is_steady(row, revision):
@@ -244,13 +240,6 @@ def cached_types(resource: Resource, cached: CachedDescription | None, row: Mapp
     return types if all(_is_instance_type(kind) for kind in types.values()) else None
 
 
-def _is_running_config(endpoint: EndpointDescription) -> bool:
-    """Whether its configuration was read, and says that it is the one that it runs."""
-    return endpoint.config.get(CONFIG_NAME_KEY) == endpoint.reply.get(CONFIG_NAME_KEY) and isinstance(
-        endpoint.config.get(CREATED_KEY), datetime
-    )
-
-
 def _instance_types(endpoint: EndpointDescription) -> dict[str, str] | None:
     """The type of each variant; None for what is not the plain case."""
     kinds = {v.name: v.instances[0][0] for v in endpoint.variants if len(v.instances) == 1}
@@ -259,7 +248,7 @@ def _instance_types(endpoint: EndpointDescription) -> dict[str, str] | None:
     return {name: str(kind) for name, kind in kinds.items()} if all(map(_is_instance_type, kinds.values())) else None
 
 
-def _plain_variant_names(row: Mapping[str, Any]) -> set[str] | None:
+def _plain_variant_names(row: Row) -> set[str] | None:
     """The names of its variants, where the description itself says that each runs instances and a model of its own."""
     rows = variant_rows(row)
     names = {variant["VariantName"] for variant in rows}
@@ -272,7 +261,7 @@ def _is_instance_type(kind: Any) -> bool:
     return isinstance(kind, str) and INSTANCE_TYPE_PATTERN.fullmatch(kind) is not None
 
 
-def _is_steady(row: Mapping[str, Any], revision: str) -> bool:
+def _is_steady(row: Row, revision: str) -> bool:
     made, changed = row.get(CREATED_KEY), row.get("LastModifiedTime")
     timed = isinstance(made, datetime) and isinstance(changed, datetime)
     return row.get("EndpointStatus") == STEADY_STATUS and timed and revision_of(made, changed) == revision

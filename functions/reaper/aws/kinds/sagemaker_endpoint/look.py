@@ -8,19 +8,20 @@ Metrics: https://docs.aws.amazon.com/sagemaker/latest/dg/monitoring-cloudwatch.h
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from itertools import product
+from typing import TYPE_CHECKING
 
 from reaper.aws import autoscaling, metrics, sagemaker
 from reaper.aws.autoscaling import Autoscaling
 from reaper.aws.kinds import sagemaker_inference_component as component
 from reaper.aws.kinds.sagemaker_endpoint import description, scale_in
 from reaper.aws.kinds.sagemaker_endpoint.description import EndpointDescription
-from reaper.aws.kinds.sagemaker_endpoint.scale_in import CHANGING_STATUSES, STEADY_STATUSES, RegionContext, needs_autoscaling
+from reaper.aws.kinds.sagemaker_endpoint.scale_in import CHANGING_STATUSES, STEADY_STATUSES, needs_autoscaling
 from reaper.aws.metrics import MetricQuery, MetricResult
-from reaper.aws.table import ResourceKey, key_of
+from reaper.aws.table import ResourceKey, Row, key_of
 from reaper.errors import CloudError, Reason
 from reaper.evidence import last_used
 from reaper.kind import by_status, is_decided, status_rule
@@ -36,13 +37,11 @@ STATES = (
     status_rule("free", {"Deleting"}, "it is being deleted"),
     status_rule("changing", CHANGING_STATUSES),
 )
-Row = Mapping[str, Any]
-ComponentsByEndpoint = dict[str, list[dict[str, Any]]]
+ComponentsByEndpoint = dict[str, list[Row]]
 CHANGING_COMPONENT_STATUSES = {*CHANGING_STATUSES, "Deleting"}
 KNOWN_COMPONENT_STATUSES = {*CHANGING_COMPONENT_STATUSES, *component.STEADY_STATUSES}
 """The statuses of a component. A changing one makes its host unsettled."""
 TRAFFIC_NAMESPACE, INSTANCE_NAMESPACE = "AWS/SageMaker", "/aws/sagemaker/Endpoints"
-COMPONENT_METRICS = ("Invocations", "NoCapacityInvocationFailures")
 Queries = dict[MetricQuery, tuple[Role, str, str]]
 """What to ask for, and as what to understand the answer: role, signal and subject."""
 ASYNC_METRICS = ("InvocationsProcessed", "InvocationsProcesssed", "InvocationFailures", "ModelLatency")
@@ -86,7 +85,8 @@ def closer_look(cloud: CloudSession, observations: Sequence[Observation], batch:
             yield closer
         else:
             described.append(closer)
-    looks = _with_endpoint_details(cloud, _with_component_queries(cloud, described), window)
+    components = _components_by_endpoint(cloud, described)
+    looks = _with_endpoint_details(cloud, [_with_queries(look, components) for look in described], window)
     results = metrics.fetch_metrics(cloud, [query for one in looks for query in one.queries], window)
     for one in looks:
         yield _to_observation(one, _to_readings(one.queries, results), window)
@@ -105,27 +105,20 @@ def _recent_variants(cloud: CloudSession) -> dict[str, list[str]]:
 def _look_closer(
     cloud: CloudSession, observation: Observation, cached: CachedDescription | None, window: Window
 ) -> CloserLook | Observation:
-    resource = observation.resource
-    described = cloud.attempt("sagemaker:DescribeEndpoint", lambda: _described(cloud, resource, cached), may_be_gone=True)
-    if isinstance(described, CloudError):
-        return CloserLook(resource=resource, unknown_because=f"it couldn't be described: {described}")
-    return _settled_as_described(observation, described, window) or described
-
-
-def _settled_as_described(observation: Observation, closer: CloserLook, window: Window) -> Observation | None:
-    """The observation of what was used within the `idle_after` of the rule for what it turned out to run: no other signal can make it idle.
-
-    None for what has signals of another sort, or isn't steady.
+    """The endpoint as described; or the observation of what was used within the `idle_after` of the rule for what it turned out to run, if no
+    signal of another sort can make it idle.
     """
+    resource = observation.resource
+    closer = cloud.attempt("sagemaker:DescribeEndpoint", lambda: _described(cloud, resource, cached), may_be_gone=True)
+    if isinstance(closer, CloudError):
+        return CloserLook(resource=resource, unknown_because=f"it couldn't be described: {closer}")
     endpoint, used = closer.described, last_used(observation)
-    if used is None or endpoint is None or endpoint.status != description.STEADY_STATUS:
-        return None
-    recent = None if endpoint.may_host_components or endpoint.is_asynchronous else window.recent_since_of(closer.resource)
-    return (
-        replace(observation, resource=closer.resource, to_cache=closer.to_cache)
-        if recent and used > recent.under_some_rule
-        else None
-    )
+    is_plain = endpoint and not endpoint.may_host_components and not endpoint.is_asynchronous
+    if endpoint is None or not is_plain or used is None or endpoint.status != description.STEADY_STATUS:
+        return closer
+    recent = window.recent_since_of(closer.resource)
+    is_in_use = recent is not None and used > recent.under_some_rule
+    return replace(observation, resource=closer.resource, to_cache=closer.to_cache) if is_in_use else closer
 
 
 def _described(cloud: CloudSession, resource: Resource, cached: CachedDescription | None) -> CloserLook:
@@ -175,22 +168,16 @@ def _to_observation(closer: CloserLook, readings: tuple[Reading, ...], window: W
     return seen
 
 
-def _with_component_queries(cloud: CloudSession, looks: Sequence[CloserLook]) -> list[CloserLook]:
-    """The looks with the components they host and every metric to read, those of the components included."""
-    components = _components_by_endpoint(cloud) if _must_list_components(cloud, looks) else {}
-    return [_with_queries(look, components) for look in looks]
-
-
-def _must_list_components(cloud: CloudSession, looks: Sequence[CloserLook]) -> bool:
-    """Whether inference components must be listed: an endpoint looks like a host, or any component of the region reported lately."""
-    if not looks or any(look.described and look.described.may_host_components for look in looks):
-        return bool(looks)
-    series = metrics.published_dimensions(cloud, "/aws/sagemaker/InferenceComponents", "CPUUtilizationNormalized")
-    return cloud.read_or_none("cloudwatch:ListMetrics", lambda: any(True for _ in series)) is not False
-
-
-def _components_by_endpoint(cloud: CloudSession) -> ComponentsByEndpoint | None:
-    """Inference components by endpoint; None, and noted, when they can't be listed."""
+def _components_by_endpoint(cloud: CloudSession, looks: Sequence[CloserLook]) -> ComponentsByEndpoint | None:
+    """Inference components by endpoint; None, and noted, when they can't be listed. They are, if an endpoint looks like a host, or any component of
+    the region reported lately.
+    """
+    if not looks:
+        return {}
+    if not any(look.described and look.described.may_host_components for look in looks):
+        series = metrics.published_dimensions(cloud, component.HEARTBEAT_NAMESPACE, component.HEARTBEAT_METRICS[0])
+        if cloud.read_or_none("cloudwatch:ListMetrics", lambda: any(True for _ in series)) is False:
+            return {}
     rows = cloud.read_or_none("sagemaker:ListInferenceComponents", lambda: component.list_rows(cloud, *component.REQUIRED_KEYS))
     if rows is None:
         return None
@@ -201,32 +188,27 @@ def _components_by_endpoint(cloud: CloudSession) -> ComponentsByEndpoint | None:
 
 
 def _with_queries(look: CloserLook, components: ComponentsByEndpoint | None) -> CloserLook:
-    """An endpoint without components or a model of its own can serve nothing: its heartbeat alone proves it idle, since its last change."""
+    """The look with the components it hosts and every metric to read, theirs included. An endpoint without components or a model of its own can
+    serve nothing: its heartbeat alone proves it idle, since its last change.
+    """
     endpoint = look.described
     if endpoint is None:
         return look
     if components is None and endpoint.may_host_components:
         return replace(look, unknown_because="whether it hosts inference components, and their traffic, couldn't be read")
     rows = (components or {}).get(look.resource.name, [])
-    if not rows and _may_have_own_models(endpoint):
+    unclear = endpoint.may_host_components and not endpoint.hosts_components_only
+    if not rows and unclear and any(variant.instance_count for variant in endpoint.variants):
         because = "it may host inference components but has none now, and whether it has models of its own couldn't be read"
         return replace(look, unknown_because=because)
-    queries = _all_queries(look.resource.name, endpoint, [row["InferenceComponentName"] for row in rows])
-    if endpoint.hosts_components_only and not rows:
-        queries = _named_for_empty_host(queries)
+    queries = _all_queries(look.resource.name, endpoint, [row[component.NAME_KEY] for row in rows])
     return _with_component_changes(replace(look, queries=queries, components=tuple(rows)), rows)
-
-
-def _may_have_own_models(endpoint: EndpointDescription) -> bool:
-    """Whether a host without components runs instances for models that couldn't be read."""
-    unclear = endpoint.may_host_components and not endpoint.hosts_components_only
-    return unclear and any(variant.instance_count for variant in endpoint.variants)
 
 
 def _with_component_changes(look: CloserLook, rows: Sequence[Row]) -> CloserLook:
     """The look with what the list, or the descriptions, say of its components: when they changed, and whether one is changing now."""
     times = [look.resource.changed, *(row.get(key) for row in rows for key in ("CreationTime", "LastModifiedTime"))]
-    statuses = {row["InferenceComponentName"]: str(row.get("InferenceComponentStatus", "")) for row in rows}
+    statuses = {row[component.NAME_KEY]: str(row.get("InferenceComponentStatus", "")) for row in rows}
     changing = [f"its component {name} is {s}" for name, s in statuses.items() if s in CHANGING_COMPONENT_STATUSES]
     unknown = [
         f"this version doesn't recognize the status {status} of its component {name}"
@@ -242,24 +224,27 @@ def _with_component_changes(look: CloserLook, rows: Sequence[Row]) -> CloserLook
 
 
 def _with_endpoint_details(cloud: CloudSession, looks: Sequence[CloserLook], window: Window) -> list[CloserLook]:
-    """The looks with what acting needs: the effect of a scale-in, whether the endpoint could be recreated, and what is on it."""
-    clear = [look for look in looks if look.described and not look.unknown_because]
-    names = [row["InferenceComponentName"] for look in clear for row in look.components]
-    region = _region_context(cloud, clear, names, is_recheck=window.reads_in_full)
-    return [_with_details(_with_component_descriptions(look, region), region) for look in looks]
+    """The looks with what acting needs: the effect of a scale-in, whether the endpoint could be recreated, and what is on it, as described now.
 
-
-def _region_context(cloud: CloudSession, looks: Sequence[CloserLook], names: Sequence[str], *, is_recheck: bool) -> RegionContext:
-    """The region's autoscaling if it matters, and the components of these names described. Right before an action it always does: it says
-    what of the saving isn't the reaper's.
+    Right before an action autoscaling always matters: it says what of the saving isn't the reaper's.
     """
-    endpoints = [look.described for look in looks if look.described]
-    is_needed = is_recheck or any(map(needs_autoscaling, endpoints))
+    endpoints = [(look, look.described) for look in looks if look.described and not look.unknown_because]
+    is_needed = window.reads_in_full or any(needs_autoscaling(endpoint) for _, endpoint in endpoints)
     scaling = autoscaling.read_autoscaling_or_none(cloud) if is_needed else Autoscaling()
-    replies = cloud.map_concurrently(lambda name: component.describe(cloud, name), names)
+    names = [row[component.NAME_KEY] for look, _ in endpoints for row in look.components]
+    replies = cloud.map_concurrently(lambda name: cloud.describe(*component.DESCRIBE, InferenceComponentName=name), names)
     rows = {name: _row_or_none(reply) for name, reply in zip(names, replies, strict=True)}
-    needed = sagemaker.model_names(*(endpoint.config for endpoint in endpoints))
-    return RegionContext(autoscaling=scaling, component_rows=rows, deleted_models=sagemaker.deleted_models(cloud, needed))
+    deleted = sagemaker.deleted_models(cloud, sagemaker.model_names(*(endpoint.config for _, endpoint in endpoints)))
+    detailed = []
+    for listed in looks:
+        components = {row[component.NAME_KEY]: rows.get(row[component.NAME_KEY]) for row in listed.components}
+        look = _with_component_descriptions(listed, components)
+        if look.described and not look.unknown_because:
+            details = scale_in.endpoint_details(look.resource, look.described, components, scaling, deleted)
+            resource = replace(look.resource, details=details, fingerprint=fingerprint(components))
+            look = replace(look, resource=resource)
+        detailed.append(look)
+    return detailed
 
 
 def _row_or_none(reply: component.DescriptionOrError) -> Row | None:
@@ -269,21 +254,12 @@ def _row_or_none(reply: component.DescriptionOrError) -> Row | None:
     return reply
 
 
-def _with_component_descriptions(look: CloserLook, region: RegionContext) -> CloserLook:
+def _with_component_descriptions(look: CloserLook, components: Mapping[str, Row | None]) -> CloserLook:
     """The look with what its components' descriptions say at this moment. It is unknown if one can't be read."""
-    named = [(row["InferenceComponentName"], region.component_rows.get(row["InferenceComponentName"])) for row in look.components]
-    changed = _with_component_changes(look, [{**row, "InferenceComponentName": name} for name, row in named if row])
-    unread = [name for name, row in named if row is not None and not row]
+    changed = _with_component_changes(look, [{**row, component.NAME_KEY: name} for name, row in components.items() if row])
+    unread = [name for name, row in components.items() if row is not None and not row]
     because = f"its component {unread[0]} couldn't be described" if unread else None
     return replace(changed, unknown_because=changed.unknown_because or because)
-
-
-def _with_details(look: CloserLook, region: RegionContext) -> CloserLook:
-    if look.described is None or look.unknown_because:
-        return look
-    names = [row["InferenceComponentName"] for row in look.components]
-    details = scale_in.endpoint_details(look.resource, look.described, names, region)
-    return replace(look, resource=replace(look.resource, details=details, fingerprint=fingerprint(names)))
 
 
 def fingerprint(names: Iterable[str]) -> str:
@@ -295,47 +271,33 @@ def fingerprint(names: Iterable[str]) -> str:
     return f"hosts {sha256(text.encode()).hexdigest()[:16]}" if text else "hosts nothing"
 
 
-def _all_queries(name: str, endpoint: EndpointDescription, components: Iterable[str]) -> Queries:
+def _all_queries(name: str, endpoint: EndpointDescription, components: Collection[str]) -> Queries:
     """Everything that could show use of the endpoint as described, or that it was watched."""
+    is_empty_host = endpoint.hosts_components_only and not components
+    bare = "Invocations (it hosts no inference component)" if is_empty_host else ""  # nothing on it can be invoked
     running = [v.name for v in endpoint.variants if v.instance_count]
-    queries = traffic_queries(name, running)
-    for variant in running:
-        query = metrics.query(INSTANCE_NAMESPACE, "CPUUtilization", "SampleCount", EndpointName=name, VariantName=variant)
-        queries[query] = (Role.HEARTBEAT, "CPUUtilization", variant)
-    for variant in (v.name for v in endpoint.variants if not v.instance_count):  # it has no heartbeat of its own
-        queries[_traffic_query(name, variant)] = (Role.ACTIVITY, f"Invocations of {variant}", "")
+    queries = traffic_queries(name, running, bare or "Invocations")
+    for named in running:
+        query = metrics.query(INSTANCE_NAMESPACE, "CPUUtilization", "SampleCount", EndpointName=name, VariantName=named)
+        queries[query] = (Role.HEARTBEAT, "CPUUtilization", named)
+    for named in (v.name for v in endpoint.variants if not v.instance_count):  # it has no heartbeat of its own
+        queries[_traffic_query(name, named)] = (Role.ACTIVITY, bare or f"Invocations of {named}", "")
     if endpoint.is_asynchronous:
-        queries |= _async_queries(name, endpoint)
-    for inside in components:
-        for metric in COMPONENT_METRICS:
-            query = metrics.query(TRAFFIC_NAMESPACE, metric, "Sum", InferenceComponentName=inside)
-            queries[query] = (Role.ACTIVITY, f"{metric} of component {inside}", "")
+        backlog = metrics.query(TRAFFIC_NAMESPACE, "ApproximateBacklogSize", "Maximum", EndpointName=name)
+        queries[backlog] = (Role.ACTIVITY, "ApproximateBacklogSize", "")
+        for variant, metric in product(endpoint.variants, ASYNC_METRICS):
+            query = metrics.query(TRAFFIC_NAMESPACE, metric, "Sum", EndpointName=name, VariantName=variant.name)
+            queries[query] = (Role.ACTIVITY, metric, variant.name if variant.instance_count else "")
+    for inside, metric in product(components, component.ACTIVITY_METRICS):
+        query = metrics.query(TRAFFIC_NAMESPACE, metric, "Sum", InferenceComponentName=inside)
+        queries[query] = (Role.ACTIVITY, f"{metric} of component {inside}", "")
     return queries
 
 
-def traffic_queries(name: str, variants: Iterable[str]) -> Queries:
+def traffic_queries(name: str, variants: Iterable[str], signal: str = "Invocations") -> Queries:
     """Invocations of those variants."""
-    return {_traffic_query(name, variant): (Role.ACTIVITY, "Invocations", variant) for variant in variants}
+    return {_traffic_query(name, variant): (Role.ACTIVITY, signal, variant) for variant in variants}
 
 
 def _traffic_query(name: str, variant: str) -> MetricQuery:
     return metrics.query(TRAFFIC_NAMESPACE, "Invocations", "Sum", EndpointName=name, VariantName=variant)
-
-
-def _async_queries(name: str, endpoint: EndpointDescription) -> Queries:
-    backlog = metrics.query(TRAFFIC_NAMESPACE, "ApproximateBacklogSize", "Maximum", EndpointName=name)
-    queries: Queries = {backlog: (Role.ACTIVITY, "ApproximateBacklogSize", "")}
-    for variant in endpoint.variants:
-        for metric in ASYNC_METRICS:
-            query = metrics.query(TRAFFIC_NAMESPACE, metric, "Sum", EndpointName=name, VariantName=variant.name)
-            queries[query] = (Role.ACTIVITY, metric, variant.name if variant.instance_count else "")
-    return queries
-
-
-def _named_for_empty_host(queries: Queries) -> Queries:
-    """The same for a host that hosts nothing, as the report calls it: nothing on it can be invoked."""
-    bare = "Invocations (it hosts no inference component)"
-    return {
-        query: (role, bare if signal.partition(" of ")[0] == "Invocations" else signal, what)
-        for query, (role, signal, what) in queries.items()
-    }

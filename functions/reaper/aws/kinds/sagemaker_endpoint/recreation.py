@@ -19,7 +19,7 @@ from reaper.aws.kinds.sagemaker_endpoint.description import (
 )
 from reaper.aws.recreation import Recreation
 from reaper.aws.sagemaker import chosen_members, model_names, tags_parameter, to_plain_json
-from reaper.aws.scaling import RUN_AGAIN, not_restored_sentences
+from reaper.aws.scaling import IN_SERVICE, RUN_AGAIN, not_restored_sentences, send_in_turn
 from reaper.aws.session import CloudSession
 from reaper.aws.table import Row
 from reaper.errors import CloudError, Reason
@@ -42,7 +42,7 @@ SETTINGS = (
 )
 """Settings of a variant: as described, for people, as configured, and as created where the configuration doesn't say."""
 FIND_CONFIG = ("sagemaker", "DescribeEndpointConfig", "ProductionVariants")
-CONFIG_PERMISSION = "sagemaker:DescribeEndpointConfig"
+CONFIG_PERMISSION, CREATE_PERMISSION = "sagemaker:DescribeEndpointConfig", "sagemaker:CreateEndpoint"
 
 
 def read(cloud: CloudSession, resource: Resource, earlier: Earlier) -> UndoState:
@@ -68,7 +68,6 @@ def read(cloud: CloudSession, resource: Resource, earlier: Earlier) -> UndoState
 
 
 def _fetch_endpoint(cloud: CloudSession, name: str) -> dict[str, Any]:
-    """The reply as it is."""
     return cloud.call("sagemaker", "DescribeEndpoint", "EndpointStatus", EndpointName=name)
 
 
@@ -110,7 +109,7 @@ def recreate(cloud: CloudSession, manifest: Manifest) -> UndoResult:
     scaling = saved["scaling"]
     never = ["The tags of its autoscaling are lost."] if scaling["targets"] else []
     never += ["Its last deployment settings aren't restored."] if saved["endpoint"].get("LastDeploymentConfig") else []
-    if status != "InService":
+    if status != IN_SERVICE:
         waits = "numbers of instances, autoscaling" if scaling["targets"] else "numbers of instances"
         waiting = f"Not restored yet: {waits}. Its status is {status}; {RUN_AGAIN}."
         return UndoResult(because=because, not_restored=(waiting, *lost, *failed, *never), run_again=True)
@@ -130,18 +129,16 @@ def _create_endpoint(cloud: CloudSession, name: str, saved: UndoState) -> bool:
         cloud.call("sagemaker", "CreateEndpoint", "EndpointArn", EndpointName=name, EndpointConfigName=config, **own_tags)
         return True
     if row["EndpointStatus"] == "Deleting":
-        raise _create_refusal(f"{name} is still being deleted; run this again once it is gone")
+        raise CloudError(Reason.REFUSED, CREATE_PERMISSION, f"{name} is still being deleted; run this again once it is gone")
     if not recreation.is_same_resource(cloud, row, row["EndpointArn"], saved.get("born")):
-        raise CloudError.left_alone("sagemaker:CreateEndpoint", f"{name} has been recreated since")
+        raise CloudError.left_alone(CREATE_PERMISSION, f"{name} has been recreated since")
     if row.get("EndpointConfigName") != config:
-        raise CloudError.left_alone("sagemaker:CreateEndpoint", f"endpoint {name} has another configuration now")
+        raise CloudError.left_alone(CREATE_PERMISSION, f"endpoint {name} has another configuration now")
     if row["EndpointStatus"] == "Failed":
-        raise _create_refusal(f"{name} failed to start: {row.get('FailureReason', 'no reason was given')}")
+        raise CloudError(
+            Reason.REFUSED, CREATE_PERMISSION, f"{name} failed to start: {row.get('FailureReason', 'no reason was given')}"
+        )
     return False
-
-
-def _create_refusal(text: str) -> CloudError:
-    return CloudError(Reason.REFUSED, "sagemaker:CreateEndpoint", text)
 
 
 def _restore_sizes(cloud: CloudSession, name: str, saved: UndoState, lost: list[str]) -> list[str]:
@@ -150,22 +147,24 @@ def _restore_sizes(cloud: CloudSession, name: str, saved: UndoState, lost: list[
     What isn't as recreating left it was changed since, and `lost` gets a sentence. So was everything on an endpoint that was never deleted.
     """
     row = _fetch_endpoint(cloud, name)
-    if row["EndpointStatus"] != "InService" or to_plain_json(row["CreationTime"]) == saved["endpoint"]["CreationTime"]:
+    if row["EndpointStatus"] != IN_SERVICE or to_plain_json(row["CreationTime"]) == saved["endpoint"]["CreationTime"]:
         return []
     changes = _size_changes(cloud, row, saved, lost)
     weights = [{"VariantName": r["VariantName"], "DesiredWeight": r["DesiredWeight"]} for r in changes if "DesiredWeight" in r]
     sizes = [{key: value for key, value in change.items() if key != "DesiredWeight"} for change in changes]
     # A call takes one capacity, or any number of weights.
     waiting = ([weights] if weights else []) + [[size] for size in sizes if len(size) > 1]
-    refused: dict[str, CloudError] = {}
-    while waiting and _fetch_endpoint(cloud, name)["EndpointStatus"] == "InService":
-        rows = waiting.pop(0)
-        try:
-            operation = "UpdateEndpointWeightsAndCapacities"
-            cloud.call("sagemaker", operation, "EndpointArn", EndpointName=name, DesiredWeightsAndCapacities=rows)
-        except CloudError as error:  # such as one over a quota; it keeps no other from its turn
-            refused |= {str(row["VariantName"]): error for row in rows}
-    return not_restored_sentences(refused, [str(row["VariantName"]) for rows in waiting for row in rows])
+
+    def is_in_service() -> bool:
+        return bool(_fetch_endpoint(cloud, name)["EndpointStatus"] == IN_SERVICE)
+
+    def request(rows: list[dict[str, Any]]) -> None:
+        operation = "UpdateEndpointWeightsAndCapacities"
+        cloud.call("sagemaker", operation, "EndpointArn", EndpointName=name, DesiredWeightsAndCapacities=rows)
+
+    refused, later = send_in_turn(waiting, is_in_service, request)
+    failed = {str(row["VariantName"]): error for rows, error in refused for row in rows}
+    return not_restored_sentences(failed, [str(row["VariantName"]) for rows in later for row in rows])
 
 
 def _size_changes(cloud: CloudSession, row: Row, saved: UndoState, lost: list[str]) -> list[dict[str, Any]]:
@@ -210,9 +209,9 @@ RECREATION = Recreation(
     members=MEMBERS,
     permissions=(
         "sagemaker:ListTags",
-        "sagemaker:DescribeEndpointConfig",
+        CONFIG_PERMISSION,
         "sagemaker:CreateEndpointConfig",
-        "sagemaker:CreateEndpoint",
+        CREATE_PERMISSION,
         "sagemaker:AddTags",
         "sagemaker:UpdateEndpointWeightsAndCapacities",
         "iam:PassRole",

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any
 
 from reaper.aws import autoscaling, sagemaker
 from reaper.aws.autoscaling import Autoscaling
 from reaper.aws.kinds.sagemaker_endpoint import description
 from reaper.aws.kinds.sagemaker_endpoint.description import EndpointDescription, billed_parts
 from reaper.aws.kinds.sagemaker_inference_component.description import copy_count
+from reaper.aws.table import Row
 from reaper.case import Blocked
 from reaper.kind import block, none_of
 from reaper.model import BilledPart, Resource, StepName
@@ -49,7 +49,9 @@ def needs_autoscaling(endpoint: EndpointDescription) -> bool:
 
 
 def plan_scale_in(resource: Resource, endpoint: EndpointDescription, scaling: Autoscaling | None) -> ScaleInPlan:
-    """For the endpoint as described. `scaling` None: autoscaling couldn't be read."""
+    """For the endpoint as described: to none where a request would wake an asynchronous one again, else to one. `scaling` None: autoscaling
+    couldn't be read.
+    """
     rows = production_variants(endpoint)
     if not rows:
         return _blocked_plan("its description lists no variants")
@@ -58,26 +60,13 @@ def plan_scale_in(resource: Resource, endpoint: EndpointDescription, scaling: Au
     if any(row.get("InstancePools") for row in rows):
         return _blocked_plan("it runs pools of several instance types, which are not scaled in")
     if endpoint.may_host_components:
-        may_release = all(_may_scale_to_zero(row) for row in rows)
+        managed = [row.get("ManagedInstanceScaling") or {} for row in rows]
+        may_release = all(one.get("Status") == "ENABLED" and one.get("MinInstanceCount") == 0 for one in managed)
         after = "; SageMaker releases its instances" if may_release else ", and SageMaker may not scale its instances to zero"
         return _blocked_plan(f"it hosts no inference component now{after} (ManagedInstanceScaling)")
-    return _plan_variants(resource, endpoint, scaling)
-
-
-def _blocked_plan(because: str, *, already_done: bool = False) -> ScaleInPlan:
-    return ScaleInPlan(blocked=Blocked(because=because, already_done=already_done))
-
-
-def production_variants(endpoint: EndpointDescription) -> list[Mapping[str, Any]]:
-    """The production variants as described. Shadow variants can't be scaled."""
-    return list(endpoint.reply.get("ProductionVariants") or ())
-
-
-def _plan_variants(resource: Resource, endpoint: EndpointDescription, scaling: Autoscaling | None) -> ScaleInPlan:
-    """Down to none where a request would wake an asynchronous endpoint again, else to one."""
     if endpoint.is_asynchronous and scaling is None:
         return _blocked_plan(autoscaling.UNREAD)
-    counts = {row["VariantName"]: _instance_count(row) for row in production_variants(endpoint)}
+    counts = {row["VariantName"]: _instance_count(row) for row in rows}
     wakes = endpoint.is_asynchronous and scaling
     least = {name: 0 if wakes and autoscaling.can_wake_variant(wakes, resource.name, name) else 1 for name in counts}
     fewer = {name: least[name] for name, count in counts.items() if count > least[name]}
@@ -86,6 +75,15 @@ def _plan_variants(resource: Resource, endpoint: EndpointDescription, scaling: A
     asleep = endpoint.is_asynchronous and any(counts.values())
     suffix = "; no step scaling policy on HasBacklogWithoutCapacity would wake it from zero" if asleep else ""
     return _blocked_plan(f"it already runs no more than one instance per variant{suffix}", already_done=True)
+
+
+def _blocked_plan(because: str, *, already_done: bool = False) -> ScaleInPlan:
+    return ScaleInPlan(blocked=Blocked(because=because, already_done=already_done))
+
+
+def production_variants(endpoint: EndpointDescription) -> list[Row]:
+    """The production variants as described. Shadow variants can't be scaled."""
+    return list(endpoint.reply.get("ProductionVariants") or ())
 
 
 def _by_saving_descending(resource: Resource, endpoint: EndpointDescription, least: Mapping[str, int]) -> dict[str, int]:
@@ -99,23 +97,8 @@ def _by_saving_descending(resource: Resource, endpoint: EndpointDescription, lea
     return {name: least[name] for name in sorted(least, key=lambda name: (-saved[name], name))}
 
 
-def _may_scale_to_zero(row: Mapping[str, Any]) -> bool:
-    managed = row.get("ManagedInstanceScaling") or {}
-    return managed.get("Status") == "ENABLED" and managed.get("MinInstanceCount") == 0
-
-
-def _instance_count(row: Mapping[str, Any]) -> int:
+def _instance_count(row: Row) -> int:
     return int(row.get("CurrentInstanceCount") or 0)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RegionContext:
-    """What else a closer look needs: the region's autoscaling, its components' descriptions by name (None: gone by now), and
-    which models were deleted."""
-
-    autoscaling: Autoscaling | None
-    component_rows: Mapping[str, Mapping[str, Any] | None]
-    deleted_models: Collection[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,17 +125,22 @@ def details_of(resource: Resource) -> EndpointDetails:
 
 
 def endpoint_details(
-    resource: Resource, endpoint: EndpointDescription, components: Collection[str], region: RegionContext
+    resource: Resource,
+    endpoint: EndpointDescription,
+    components: Mapping[str, Row | None],
+    scaling: Autoscaling | None,
+    deleted: Collection[str],
 ) -> EndpointDetails:
-    """What acting needs. `components`: as listed; those read right before an action, in its details already, count too."""
-    rows = {name: region.component_rows.get(name) for name in components}
-    plan = plan_scale_in(resource, endpoint, region.autoscaling)
+    """What acting needs. `components`: as described, by name; those read right before an action, in its details already, count too.
+    `deleted`: models that were.
+    """
+    plan = plan_scale_in(resource, endpoint, scaling)
     return EndpointDetails(
-        copies={**details_of(resource).copies, **{name: copy_count(row) if row else None for name, row in rows.items()}},
+        copies={**details_of(resource).copies, **{name: copy_count(row) if row else None for name, row in components.items()}},
         scale_in=plan,
         parts_after_stop=_parts_at_most(endpoint, plan.first_variant),
-        parts_anyway=_parts_at_most(endpoint, autoscaling.minimum_by_variant(region.autoscaling, resource.name)),
-        unrestorable=_unrestorable(resource, endpoint, region.deleted_models),
+        parts_anyway=_parts_at_most(endpoint, autoscaling.minimum_by_variant(scaling, resource.name)),
+        unrestorable=_unrestorable(resource, endpoint, deleted),
     )
 
 
@@ -160,10 +148,12 @@ def _unrestorable(resource: Resource, endpoint: EndpointDescription, deleted: Co
     """Why it can't be recreated."""
     if endpoint.has_cached_types:
         return Blocked(because=description.CONFIG_NOT_READ, not_read=True)
-    if because := description.endpoint_unrestorable_because(endpoint) or sagemaker.no_room_for_tag_because(resource.tags):
-        return Blocked(because=because)
-    missing = sagemaker.missing_model_because(sagemaker.model_names(endpoint.config), deleted)
-    return Blocked(because=missing) if missing else None
+    because = (
+        description.endpoint_unrestorable_because(endpoint)
+        or sagemaker.no_room_for_tag_because(resource.tags)
+        or sagemaker.missing_model_because(sagemaker.model_names(endpoint.config), deleted)
+    )
+    return Blocked(because=because) if because else None
 
 
 def _parts_at_most(endpoint: EndpointDescription, most: Mapping[str, int]) -> tuple[BilledPart, ...] | None:
@@ -204,12 +194,6 @@ def plan_blocked(resource: Resource) -> Blocked | None:
     return plan.blocked if plan else None
 
 
-def delete_blocked(resource: Resource) -> Blocked | None:
-    """Why it can't be deleted and brought back."""
-    because = sagemaker.undeletable_because(resource.tags)
-    return Blocked(because=because) if because else details_of(resource).unrestorable
-
-
 BLOCKS = (
     block({"Deleting"}, "it is being deleted already", already_done=True),
     block(none_of(*STEADY_STATUSES), "its status is {status}"),
@@ -217,5 +201,6 @@ BLOCKS = (
     block(lambda r: details_of(r).scale_in is None, "it wasn't checked closely"),
     block(none_of("InService"), "its status is {status}, in which it can't be scaled", StepName.STOP),
     block(plan_blocked, "{0}", StepName.STOP),
-    block(delete_blocked, "{0}", StepName.DELETE),
+    block(sagemaker.undeletable_because, "{0}", StepName.DELETE),
+    block(lambda r: details_of(r).unrestorable, "{0}", StepName.DELETE),
 )

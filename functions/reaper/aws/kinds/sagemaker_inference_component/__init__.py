@@ -8,7 +8,8 @@ Legal states: https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_Desc
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import operator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +17,8 @@ from reaper.aws import autoscaling, metrics, sagemaker
 from reaper.aws.autoscaling import component_resource_id
 from reaper.aws.kinds.sagemaker_inference_component import description
 from reaper.aws.kinds.sagemaker_inference_component.description import copies_running, copy_count
-from reaper.aws.metrics import MetricQuery, MetricResult
 from reaper.aws.reader import completed, listed_resource
-from reaper.aws.table import Batch, Deletion, Goal, Listing, ResourceKey, Row, Scaling, Table, Tags, key_of
+from reaper.aws.table import Batch, Deletion, Goal, Listing, ResourceKey, Row, Scaling, Signal, Table, Tags, key_of
 from reaper.errors import CloudError, Reason
 from reaper.evidence import is_recent, last_used, merge_heartbeats
 from reaper.kind import block, by_status, is_decided, none_of, status_rule
@@ -29,13 +29,22 @@ if TYPE_CHECKING:
     from reaper.aws.session import CloudSession
 
 ACTIVITY_METRICS = ("Invocations", "NoCapacityInvocationFailures")
-HEARTBEAT_METRICS = ("CPUUtilizationNormalized", "GPUUtilizationNormalized")
+HEARTBEAT_NAMESPACE, HEARTBEAT_METRICS = (
+    "/aws/sagemaker/InferenceComponents",
+    ("CPUUtilizationNormalized", "GPUUtilizationNormalized"),
+)
 RESERVED_UNITS = ("NumberOfAcceleratorDevicesRequired", "MinMemoryRequiredInMb")
 """What a copy reserves of an instance: https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_InferenceComponentComputeResourceRequirements.html"""
 CHANGING_STATUSES = {"Creating", "Updating"}
 STEADY_STATUSES = {"InService", "Failed"}
-NAME_KEY, HAS_NAME = "InferenceComponentName", ("InferenceComponentName",)
+NAME_KEY = "InferenceComponentName"
 REQUIRED_KEYS = (NAME_KEY, "InferenceComponentArn", "EndpointName")
+DESCRIBE = ("DescribeInferenceComponent", "EndpointName")
+ACTIVITY = tuple(Signal(namespace="AWS/SageMaker", metric=metric, dimension=NAME_KEY) for metric in ACTIVITY_METRICS)
+HEARTBEATS = tuple(
+    Signal(namespace=HEARTBEAT_NAMESPACE, metric=metric, dimension=NAME_KEY, stat="SampleCount", role=Role.HEARTBEAT)
+    for metric in HEARTBEAT_METRICS
+)
 DescriptionOrError = dict[str, Any] | CloudError
 
 
@@ -80,9 +89,9 @@ def arns_of(cloud: CloudSession, row: Row) -> tuple[str, str]:
 
 def with_siblings(cloud: CloudSession, resource: Resource, row: Row) -> Resource:
     """With all others on its endpoint, right before an action."""
-    hosted = list_rows(cloud, *HAS_NAME, EndpointNameEquals=row["EndpointName"])
+    hosted = list_rows(cloud, NAME_KEY, EndpointNameEquals=row["EndpointName"])
     names = sorted({one[NAME_KEY] for one in hosted} - {resource.name})
-    found = cloud.map_concurrently(lambda name: find(cloud, name), names)
+    found = cloud.map_concurrently(lambda name: cloud.find("sagemaker", *DESCRIBE, InferenceComponentName=name), names)
     siblings = tuple(component_resource(cloud, sibling, None) for sibling in found if sibling)
     return replace(resource, details=replace(details_of(resource), siblings=siblings))
 
@@ -91,16 +100,6 @@ def list_rows(cloud: CloudSession, *has: str, **filters: Any) -> list[dict[str, 
     """The rows of all components, or of those that match. Raises CloudError, also for a row without the keys `has`."""
     operation, want = "ListInferenceComponents", "InferenceComponents"
     return list(cloud.paged_rows("sagemaker", operation, want, *has, MaxResults=100, **filters))
-
-
-def describe(cloud: CloudSession, name: str) -> DescriptionOrError:
-    """Its description, or why it can't be read, which is noted unless it is gone."""
-    return cloud.describe("DescribeInferenceComponent", "EndpointName", InferenceComponentName=name)
-
-
-def find(cloud: CloudSession, name: str) -> dict[str, Any] | None:
-    """Its description; None if it is gone."""
-    return cloud.find("sagemaker", "DescribeInferenceComponent", "EndpointName", InferenceComponentName=name)
 
 
 def first_look(cloud: CloudSession, resources: Sequence[Resource], window: Window) -> Mapping[ResourceKey, Observation]:
@@ -112,52 +111,36 @@ def first_look(cloud: CloudSession, resources: Sequence[Resource], window: Windo
 
 
 def _recent_traffic(cloud: CloudSession, resources: Sequence[Resource], window: Window) -> dict[ResourceKey, Observation]:
-    queries = {r.name: _queries(r.name) for r in resources}
-    first = metrics.fetch_first_look(cloud, [(r, queries[r.name]) for r in resources], window)
-    return {key_of(r): Observation(resource=r, readings=_readings(queries[r.name], first, Role.ACTIVITY)) for r in resources}
+    first = metrics.fetch_first_look(cloud, [(r, [signal.query(r) for signal in ACTIVITY]) for r in resources], window)
+    return {
+        key_of(r): Observation(resource=r, readings=tuple(signal.reading(r, first) for signal in ACTIVITY)) for r in resources
+    }
 
 
 def closer_look(cloud: CloudSession, observations: Sequence[Observation], batch: Batch) -> Iterator[Observation]:
     """All signals of what was silent, a description of every component on an endpoint that has a silent one, and what is read once for the region."""
+    window = batch.window
     endpoints = {details_of(one.resource).endpoint_name for one in observations}
     hosted = {key: one for key, one in batch.observations.items() if details_of(one.resource).endpoint_name in endpoints}
     # The rule of the silent one may be shorter than that of an adapter, whose last use counts for it.
-    hosted |= _recent_traffic(
-        cloud, [one.resource for one in hosted.values() if batch.window.known.get(one.resource.id)], batch.window
-    )
-    hosted |= {key_of(one.resource): one for one in _with_all_signals(cloud, _silent(hosted.values(), batch), batch.window)}
+    hosted |= _recent_traffic(cloud, [one.resource for one in hosted.values() if window.known.get(one.resource.id)], window)
+    silent = [one for one in hosted.values() if not is_decided(one) and not is_recent(one, window)]
+    hosted |= {key_of(one.resource): one for one in _with_all_signals(cloud, silent, window)}
     names = [one.resource.name for one in hosted.values()]
-    described = dict(zip(names, cloud.map_concurrently(lambda name: describe(cloud, name), names), strict=True))
+    replies = cloud.map_concurrently(lambda name: cloud.describe(*DESCRIBE, InferenceComponentName=name), names)
+    described = dict(zip(names, replies, strict=True))
     looks = [_as_described(hosted[key_of(one.resource)], described, list(hosted.values())) for one in observations]
     yield from _with_region_facts(cloud, looks)
 
 
-def _silent(observations: Iterable[Observation], batch: Batch) -> list[Observation]:
-    return [one for one in observations if not is_decided(one) and not is_recent(one, batch.window)]
-
-
 def _with_all_signals(cloud: CloudSession, observations: Sequence[Observation], window: Window) -> Iterator[Observation]:
     """Traffic and one heartbeat over the whole window: either of two metrics will do."""
-    names = [one.resource.name for one in observations]
-    queries = [query for name in names for query in (*_queries(name), *_queries(name, HEARTBEAT_METRICS))]
-    results = metrics.fetch_metrics(cloud, queries, window)
+    resources = [one.resource for one in observations]
+    results = metrics.fetch_metrics(cloud, [s.query(r) for r in resources for s in (*ACTIVITY, *HEARTBEATS)], window)
     for one in observations:
-        traffic, beats = _queries(one.resource.name), _queries(one.resource.name, HEARTBEAT_METRICS)
-        heartbeat = merge_heartbeats(*_readings(beats, results, Role.HEARTBEAT))
-        yield replace(one, readings=(*_readings(traffic, results, Role.ACTIVITY), heartbeat))
-
-
-def _queries(name: str, wanted: Sequence[str] = ACTIVITY_METRICS) -> list[MetricQuery]:
-    namespace, stat = ("AWS/SageMaker", "Sum") if wanted is ACTIVITY_METRICS else (NORMALIZED_NAMESPACE, "SampleCount")
-    return [metrics.query(namespace, metric, stat, InferenceComponentName=name) for metric in wanted]
-
-
-NORMALIZED_NAMESPACE = "/aws/sagemaker/InferenceComponents"
-
-
-def _readings(queries: Sequence[MetricQuery], results: Mapping[MetricQuery, MetricResult], role: Role) -> tuple[Reading, ...]:
-    answers = [(query.metric, results[query]) for query in queries]
-    return tuple(Reading(signal=name, role=role, series=answer.series, complete=answer.complete) for name, answer in answers)
+        traffic = (signal.reading(one.resource, results) for signal in ACTIVITY)
+        heartbeat = merge_heartbeats(*(signal.reading(one.resource, results) for signal in HEARTBEATS))
+        yield replace(one, readings=(*traffic, heartbeat))
 
 
 def _as_described(
@@ -171,16 +154,11 @@ def _as_described(
         return observation
     copies = details_of(observation.resource).copies
     size = f"{copies} {'copy' if copies == 1 else 'copies'}" if copies else ""
-    others = [
-        other for other in hosted if other.resource.name != observation.resource.name and _is_hosted_with(other, observation)
-    ]
-    share = _host_share([observation.resource.name, *(other.resource.name for other in others)], described)
+    name, endpoint = observation.resource.name, details_of(observation.resource).endpoint_name
+    others = [o for o in hosted if o.resource.name != name and details_of(o.resource).endpoint_name == endpoint]
+    share = _host_share([name, *(other.resource.name for other in others)], described)
     sized = replace(observation, resource=replace(observation.resource, size=size, host_share=share))
     return _with_adapters(sized, described, others)
-
-
-def _is_hosted_with(other: Observation, observation: Observation) -> bool:
-    return details_of(other.resource).endpoint_name == details_of(observation.resource).endpoint_name
 
 
 def _with_description(observation: Observation, row: Row) -> Observation:
@@ -268,11 +246,6 @@ def adapters_because(resource: Resource) -> str | None:
     return f"the adapter {details.adapters[0]} is on it; delete it first" if count else None
 
 
-def undeletable_because(resource: Resource) -> str | None:
-    """Its tags include its endpoint's: a stack that manages the endpoint manages what is on it."""
-    return sagemaker.undeletable_because(resource.tags) or details_of(resource).unrestorable_because
-
-
 def copies_goal(cloud: CloudSession, resource: Resource) -> Goal:
     """No copies, if something would wake it again. Raises CloudError if nothing would."""
     id_ = component_resource_id(resource.name)
@@ -285,7 +258,7 @@ def copies_goal(cloud: CloudSession, resource: Resource) -> Goal:
 
 def described(cloud: CloudSession, name: str) -> tuple[Row, Row]:
     """Its description, and what it is made of and where it runs."""
-    row = cloud.call("sagemaker", "DescribeInferenceComponent", "EndpointName", InferenceComponentName=name)
+    row = cloud.call("sagemaker", *DESCRIBE, InferenceComponentName=name)
     places = [str(row.get(key, "")) for key in description.MEMBERS[1:]]
     return row, {"made_of": description.specifications_to_create(row), "on": places}
 
@@ -323,7 +296,10 @@ BLOCKS = (
         f"no step scaling policy on {ACTIVITY_METRICS[1]} would wake it from zero",
         StepName.STOP,
     ),
-    block(undeletable_because, "{0}", StepName.DELETE),
+    block(
+        sagemaker.undeletable_because, "{0}", StepName.DELETE
+    ),  # its tags include its endpoint's, and that stack manages it too
+    block(lambda r: details_of(r).unrestorable_because, "{0}", StepName.DELETE),
 )
 TABLE = Table(
     name="sagemaker-inference-component",
@@ -343,7 +319,7 @@ TABLE = Table(
     details=ComponentDetails,
     arns=arns_of,
     resource=component_resource,
-    now=with_siblings,
+    as_now=with_siblings,
     first_look=first_look,
     closer_looks=(closer_look,),
     look_permissions=("sagemaker:DescribeInferenceComponent", "sagemaker:ListModels"),
@@ -359,7 +335,7 @@ TABLE = Table(
             what="copies",
             number="number of copies of {}",
             described=described,
-            is_same=description.is_same,
+            is_same=operator.eq,
             same_text="specification, endpoint or variant",
             label="Scale it to zero now",
             arguments={"desired-runtime-config": "CopyCount=0"},

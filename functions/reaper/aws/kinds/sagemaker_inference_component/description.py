@@ -58,11 +58,6 @@ def settings(row: Row) -> Row:
     return {key: value for key, value in row.items() if key not in UNCOMPARED_KEYS}
 
 
-def is_same(saved: Row, now: Row) -> bool:
-    """Whether it is still made of the same, in the same place."""
-    return saved == now
-
-
 def unrestorable_because(row: Row) -> str | None:
     """The clause that says why an inference component can't be recreated; adapters never are."""
     specs, name = specifications(row), row.get("InferenceComponentName")

@@ -5,12 +5,10 @@ https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_CreateInferenceCom
 
 from __future__ import annotations
 
-from typing import Any
-
 from reaper.acting.contract import PREVIOUS_MEMBERS, Earlier, Manifest, Members, UndoResult, UndoState, any_members
 from reaper.aws import recreation, sagemaker, saved_autoscaling, tags
 from reaper.aws.autoscaling import component_resource_id
-from reaper.aws.kinds.sagemaker_inference_component import described, description, find
+from reaper.aws.kinds.sagemaker_inference_component import DESCRIBE, described, description
 from reaper.aws.recreation import Recreation
 from reaper.aws.sagemaker import chosen_members, tags_parameter
 from reaper.aws.session import CloudSession
@@ -18,6 +16,7 @@ from reaper.aws.table import Row
 from reaper.errors import CloudError, Reason
 from reaper.model import Resource
 
+CREATE, PERMISSION = ("sagemaker", "CreateInferenceComponent", "InferenceComponentArn"), "sagemaker:CreateInferenceComponent"
 SPECIFICATION_MEMBERS: Members = {
     **any_members(*description.SPECIFICATION_MEMBERS),
     "Container": any_members("Image", *description.CONTAINER_MEMBERS),
@@ -58,14 +57,16 @@ def recreate(cloud: CloudSession, manifest: Manifest) -> UndoResult:
     saved, name = manifest.undo_state, manifest.name
     component, targets = saved["component"], saved["scaling"]["targets"]
     if component["InferenceComponentName"] != name:
-        raise _refusal(f"the manifest's record is about {component['InferenceComponentName']}, so it isn't used")
+        raise CloudError(
+            Reason.REFUSED, PERMISSION, f"the manifest's record is about {component['InferenceComponentName']}, so it isn't used"
+        )
     if _endpoint_first_created(cloud, component["EndpointName"]) != saved.get("host"):
         text = f"its endpoint {component['EndpointName']} has been recreated since"
-        raise CloudError.left_alone("sagemaker:CreateInferenceComponent", text)
+        raise CloudError.left_alone(PERMISSION, text)
     lost = [f"The last deployment settings of {name} aren't restored."] if component.get("LastDeploymentConfig") else []
     status, was_created = _recreated(cloud, component, lost)
     if status in {"Deleting", "Failed"}:
-        raise _refusal(f"the status of {name} is {status}")
+        raise CloudError(Reason.REFUSED, PERMISSION, f"the status of {name} is {status}")
     later: list[str] = []
     if targets:
         lost.append("The tags of its autoscaling are lost.")
@@ -79,12 +80,12 @@ def recreate(cloud: CloudSession, manifest: Manifest) -> UndoResult:
 def _recreated(cloud: CloudSession, component: Row, lost: list[str]) -> tuple[str, bool]:
     """Its status and whether it was created now. Raises CloudError if another one has its name."""
     name = component["InferenceComponentName"]
-    row = find(cloud, name)
+    row = cloud.find("sagemaker", *DESCRIBE, InferenceComponentName=name)
     if row is None:
         _create(cloud, component, lost)
         return str(described(cloud, name)[0].get("InferenceComponentStatus", "")), True
     if not recreation.is_same_resource(cloud, row, row["InferenceComponentArn"], component.get("born")):
-        raise CloudError.left_alone("sagemaker:CreateInferenceComponent", f"{name} has been recreated since")
+        raise CloudError.left_alone(PERMISSION, f"{name} has been recreated since")
     return str(row.get("InferenceComponentStatus", "")), False
 
 
@@ -96,22 +97,13 @@ def _create(cloud: CloudSession, component: Row, lost: list[str]) -> None:
     params = {name: component[name] for name in (*description.MEMBERS, "Specification", "Specifications") if name in component}
     params |= tags_parameter(recreation.with_restored_tag(component["tags"], component["born"]))
     try:
-        _call_create(cloud, params, component["copies"])
+        cloud.call(*CREATE, **params, RuntimeConfig={"CopyCount": component["copies"]})
     except CloudError as error:
         if component["copies"] or error.reason is not Reason.REFUSED:
             raise
-        _call_create(cloud, params, 1)
+        cloud.call(*CREATE, **params, RuntimeConfig={"CopyCount": 1})
         name = component["InferenceComponentName"]
         lost.append(f"{name} has one copy instead of 0, because AWS refused to create it with none ({error}).")
-
-
-def _call_create(cloud: CloudSession, params: dict[str, Any], count: int) -> None:
-    runtime = {"CopyCount": count}
-    cloud.call("sagemaker", "CreateInferenceComponent", "InferenceComponentArn", **params, RuntimeConfig=runtime)
-
-
-def _refusal(text: str) -> CloudError:
-    return CloudError(Reason.REFUSED, "sagemaker:CreateInferenceComponent", text)
 
 
 RECREATION = Recreation(
@@ -121,7 +113,7 @@ RECREATION = Recreation(
     permissions=(
         "sagemaker:ListTags",
         "sagemaker:DescribeEndpoint",
-        "sagemaker:CreateInferenceComponent",
+        PERMISSION,
         "sagemaker:AddTags",
         "iam:PassRole",
         *saved_autoscaling.RESTORE_PERMISSIONS,

@@ -72,11 +72,6 @@ def parameters_of(resource: Resource) -> dict[str, Any]:
     return app_parameters(dict(zip(IDENTITY_KEYS, values, strict=True)))
 
 
-def is_not_deleted(row: Row) -> bool:
-    """AWS lists deleted apps for a while."""
-    return row.get("Status") != "Deleted"
-
-
 def arns_of(cloud: CloudSession, row: Row) -> tuple[str, ...]:
     """The app's ARN as DescribeApp spells it, since a list has none, and those of the space or user and the domain it lives in."""
     domain, home = row["DomainId"], row.get("SpaceName") or row.get("UserProfileName")
@@ -92,6 +87,8 @@ def app_resource(cloud: CloudSession, row: Row, own_tags: Tags) -> Resource:
         raise CloudError(Reason.UNREADABLE, "sagemaker:ListApps", f"the names of app {row['AppName']} can't be read")
     domain, app_type, app_name, space, user = names
     instance = (row.get("ResourceSpec") or {}).get("InstanceType") or ""
+    part = BilledPart(component=PRICE_COMPONENTS.get(app_type, f"Studio-{app_type}"), instance=instance)
+    parts = None if not instance or app_type in SEPARATELY_BILLED_TYPES else () if instance == "system" else (part,)
     return Resource(
         kind=NAME,
         id=arns_of(cloud, {**row, "AppArn": None})[0],
@@ -101,7 +98,7 @@ def app_resource(cloud: CloudSession, row: Row, own_tags: Tags) -> Resource:
         created=row.get("CreationTime"),
         status=row.get("Status", ""),
         size=instance,
-        parts=_billed_parts(app_type, instance),
+        parts=parts,
         tags=own_tags,
         people={"Studio user profile": user} if user else {},
         details=StudioAppDetails(
@@ -113,14 +110,6 @@ def app_resource(cloud: CloudSession, row: Row, own_tags: Tags) -> Resource:
             used_at=used_by_person_at(row),
         ),
     )
-
-
-def _billed_parts(app_type: str, instance: str) -> tuple[BilledPart, ...] | None:
-    if not instance or app_type in SEPARATELY_BILLED_TYPES:
-        return None
-    if instance == "system":
-        return ()
-    return (BilledPart(component=PRICE_COMPONENTS.get(app_type, f"Studio-{app_type}"), instance=instance),)
 
 
 def as_now(cloud: CloudSession, resource: Resource, row: Row) -> Resource:
@@ -189,11 +178,7 @@ def delete_arguments(resource: Resource) -> dict[str, str] | None:
         return None
     home = {"space-name": details.space_name} if details.space_name else {"user-profile-name": details.user_profile or ""}
     named = {"domain-id": details.domain_id, "app-type": details.app_type, "app-name": details.app_name, **home}
-    return (
-        {key: str(value) for key, value in named.items()}
-        if all(named.values()) and is_pasteable(*map(str, named.values()))
-        else None
-    )
+    return named if all(named.values()) and is_pasteable(*named.values()) else None
 
 
 def sharing_because(resource: Resource) -> str | None:
@@ -249,10 +234,10 @@ KIND = completed(
         ),
         states=STATES,
         details=StudioAppDetails,
-        keep_row=is_not_deleted,
+        keep_row=lambda row: row.get("Status") != "Deleted",  # AWS lists deleted apps for a while
         arns=arns_of,
         resource=app_resource,
-        now=as_now,
+        as_now=as_now,
         parameters=parameters_of,
         is_busy_published=True,
         needs_setup="Busy (docs/busy.md)",

@@ -11,6 +11,7 @@ from reaper.aws.session import CloudSession
 from reaper.errors import CloudError, Reason
 from reaper.model import Resource
 
+PERMISSION = "sagemaker:CreateApp"
 SAVED_KEYS = (*IDENTITY_KEYS, "ResourceSpec", "RecoveryMode", "CreationTime")
 
 
@@ -25,15 +26,15 @@ def recreate(cloud: CloudSession, manifest: Manifest) -> UndoResult:
     app, name = manifest.undo_state["app"], manifest.name
     named = [app.get("DomainId"), app.get("SpaceName") or app.get("UserProfileName"), app.get("AppType"), app.get("AppName")]
     if "/".join(map(str, named)).casefold() != manifest.id.partition(":app/")[2].casefold():
-        raise _refusal(f"the manifest's record is about another app than {name}, so it isn't used")
+        raise CloudError(Reason.REFUSED, PERMISSION, f"the manifest's record is about another app than {name}, so it isn't used")
     row = cloud.find("sagemaker", "DescribeApp", "Status", **app_parameters(app)) or {}
     status = str(row.get("Status", ""))
     if status in {"InService", "Pending"}:
         return UndoResult(because=f"its status is {status} already")
     if status not in {"", "Deleted"}:
-        raise _refusal(f"the status of {name} is {status}; run this again once it is deleted")
+        raise CloudError(Reason.REFUSED, PERMISSION, f"the status of {name} is {status}; run this again once it is deleted")
     if row and to_plain_json(row.get("CreationTime")) != app.get("CreationTime"):
-        raise CloudError.left_alone("sagemaker:CreateApp", f"{name} was started and stopped since")
+        raise CloudError.left_alone(PERMISSION, f"{name} was started and stopped since")
     spec = {"ResourceSpec": app["ResourceSpec"]} if app.get("ResourceSpec") else {}
     cloud.call("sagemaker", "CreateApp", "AppArn", **app_parameters(app), **spec, **tags_parameter(manifest.undo_state["tags"]))
     lost = ["Running kernels and unsaved work in memory are lost."]
@@ -41,13 +42,9 @@ def recreate(cloud: CloudSession, manifest: Manifest) -> UndoResult:
     return UndoResult(because="it is starting with the same instance, image and tags", not_restored=tuple(lost))
 
 
-def _refusal(text: str) -> CloudError:
-    return CloudError(Reason.REFUSED, "sagemaker:CreateApp", text)
-
-
 RECREATION = Recreation(
     read=read,
     recreate=recreate,
     members={"app": any_members(*SAVED_KEYS), "tags": None},
-    permissions=("sagemaker:CreateApp", "sagemaker:AddTags"),
+    permissions=(PERMISSION, "sagemaker:AddTags"),
 )
