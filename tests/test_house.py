@@ -145,7 +145,6 @@ GONE = {
         "blocked",
         "blocked_actions",
         "commands",
-        "read_now",
         "read_undo_state",
         "perform",
         "undo",
