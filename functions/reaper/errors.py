@@ -184,7 +184,12 @@ def odd_replies_as_errors(operation: str) -> Iterator[None]:
     try:
         yield
     except ODD_REPLY_ERRORS as error:
-        raise CloudError(Reason.UNREADABLE, operation, f"a reply couldn't be understood ({error!r})") from error
+        raise odd_reply(operation, error) from error
+
+
+def odd_reply(operation: str, error: Exception) -> CloudError:
+    """The failure of code on an odd reply as a CloudError of `operation`."""
+    return CloudError(Reason.UNREADABLE, operation, f"a reply couldn't be understood ({error!r})")
 
 
 class ActionWithdrawn(ReaperError):

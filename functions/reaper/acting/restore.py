@@ -48,7 +48,7 @@ class RestoreContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreResult:
-    """The result of undoing one action: `undone`, the `error` that prevented it, or why one of a run is left as it is."""
+    """The result of undoing one action: `undone`, the `error` that prevented it, or why one of a run is left alone."""
 
     id: str
     undone: UndoResult | None = None

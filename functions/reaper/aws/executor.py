@@ -1,4 +1,4 @@
-"""The executor of AWS kinds: reads a resource right before an action, saves what undoing takes, sends the one call of the action, and undoes it.
+"""The executor of AWS kinds: reads a resource right before an action, saves what an undo works with, sends the one call of the action, and undoes it.
 
 Loaded only to act or to undo. What each of the three shapes of action does is decided here, once for every kind; `scaling` has the longest.
 """
@@ -121,7 +121,7 @@ def _perform(table: Table, cloud: CloudSession, resource: Resource, manifest: Ma
         else []
     )
     with_it = " with its autoscaling" if action.has_autoscaling and saved["scaling"]["targets"] and not remaining else ""
-    return ActionResult(because="; ".join([action.told.format(autoscaling=with_it, **saved), *remaining]))
+    return ActionResult(because="; ".join([action.because.format(autoscaling=with_it, **saved), *remaining]))
 
 
 def _being_deleted(before: Resource) -> Any:

@@ -216,7 +216,7 @@ def read_signals(
 
 @each
 def with_size(cloud: CloudSession, observation: Observation, batch: Batch) -> Observation:
-    """The size, which only a description has. A rule may match it, so without it the verdict is unknown."""
+    """The size, which only a description has. A rule may match it, so the verdict is unknown if it can't be read."""
     table, resource = batch.table, observation.resource
     listing = table.listing
     row = cloud.describe(listing.describe, listing.want, **{listing.key("name"): resource.name})

@@ -144,7 +144,7 @@ def perform(
     later = "; a scheduled action may raise it again" if saved["scaling"]["actions"] else ""
     part = f"{saved['part']} of {saved['parts']} {scaling.parts}" if saved["part"] < saved["parts"] else None
     changes = ", ".join(f"{name_in(id_)} from {saved['before'][id_]} to {count}" for id_, count in saved["wanted"].items())
-    told = f"{scaling.told.format(changes=changes, before=sum(saved['before'].values()))}{lowered}{later}{sagemaker.stack_warning(own_tags)}"
+    told = f"{scaling.because.format(changes=changes, before=sum(saved['before'].values()))}{lowered}{later}{sagemaker.stack_warning(own_tags)}"
     return ActionResult(because=told, part_done=part)
 
 

@@ -41,7 +41,7 @@ from reaper.errors import (
     Paging,
     Reason,
     named_permission,
-    odd_replies_as_errors,
+    odd_reply,
 )
 from reaper.model import Target
 from reaper.urls import ca_bundle
@@ -74,6 +74,7 @@ def new_session() -> boto3.Session:
 
     All sessions share what the SDK knows about AWS's services. Otherwise each would take 7 MB and 40 ms of its own.
     """
+    ca_bundle(os.environ, CA_BUNDLE_VARIABLES)
     with loading_errors("sts:GetCallerIdentity"):
         session = boto3.Session(region_name=own_region())
     inner: Any = session._session
@@ -88,6 +89,7 @@ def own_region() -> str | None:
 
 def own_client(service: str, permission: str) -> Any:
     """A client of the process itself, in its own region. Raises CloudError of `permission` if there can be none."""
+    ca_bundle(os.environ, CA_BUNDLE_VARIABLES)
     with loading_errors(permission):
         return boto3.client(service, region_name=own_region())  # type: ignore[call-overload]
 
@@ -95,7 +97,6 @@ def own_client(service: str, permission: str) -> Any:
 @contextmanager
 def loading_errors(operation: str) -> Iterator[None]:
     """Whatever goes wrong while credentials are loaded becomes a CloudError in the words of what was to fetch them: they are configured."""
-    ca_bundle(os.environ, CA_BUNDLE_VARIABLES)
     try:
         yield
     except (BotoCoreError, *ODD_REPLY_ERRORS) as error:
@@ -236,12 +237,14 @@ class CloudSession:
         `may_be_gone`: the failure isn't noted if the resource no longer exists.
         """
         try:
-            with odd_replies_as_errors(operation):
-                return read()
+            return read()
         except CloudError as error:
-            if not may_be_gone or error.reason is not Reason.GONE:
-                self.add_error(error)
-            return error
+            failure = error
+        except ODD_REPLY_ERRORS as error:
+            failure = odd_reply(operation, error)
+        if not may_be_gone or failure.reason is not Reason.GONE:
+            self.add_error(failure)
+        return failure
 
     def describe(self, operation: str, want: str, **params: Any) -> dict[str, Any] | CloudError:
         """The reply of one of SageMaker's calls about one resource, or why there is none, which is noted unless the resource is gone."""

@@ -1,6 +1,6 @@
-"""An AWS kind as a table: what lists it, what its states mean, which signals show its use, what is done to it, and what undoes that.
+"""An AWS kind as a table: what lists it, what its states mean, which signals show its use, what an action does, and what undoes it.
 
-Where a table ends, a slot takes a function. `reader` and `executor` work with these tables, a whole batch at a time; no table calls AWS by itself.
+Where a table ends, a slot takes a function. `reader` and `executor` work with these tables, a whole batch at a time; no table calls AWS.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Signal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """All that one observation of a kind has: its table, the window, and every observation so far, those of siblings included."""
+    """All that one observation of a kind has: its table, the window, and every observation, those of siblings included."""
 
     table: Table
     window: Window
@@ -110,7 +110,7 @@ class Scaling(ActionSpec):
     """Sets one number, instances or copies, to what costs least; its autoscaling minimum first, or autoscaling would undo it.
 
     `goal(cloud, resource)` raises CloudError if nothing can be scaled. Of a description: `numbers(row)`, by what autoscaling calls them, and `settings(row)`,
-    everything else that a person may change. `parameters(name, id, count)` of the call. `told`: what was done, with `{changes}` or the number `{before}`. `what`: its numbers, for
+    everything else that a person may change. `parameters(name, id, count)` of the call. `because`: what it does, once it was sent, with `{changes}` or the number `{before}`. `what`: its numbers, for
     people; `number`: one of them; `parts`: what several are. For undoing, `described(cloud, name)` is the description now with what it is made
     of, `is_same(saved, now)` compares that, and `same_text` says in what it may differ.
     """
@@ -119,7 +119,7 @@ class Scaling(ActionSpec):
     numbers: Callable[[Row], Numbers]
     settings: Callable[[Row], object]
     parameters: Callable[[str, str, int], Mapping[str, Any]]
-    told: str
+    because: str
     what: str
     number: str
     parts: str = ""
@@ -130,12 +130,12 @@ class Scaling(ActionSpec):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deletion(ActionSpec):
-    """Deletes what saved replies recreate, and then its autoscaling. `told`: what was done, with what was saved, and `{autoscaling}` if that went, too.
+    """Deletes what saved replies recreate, and then its autoscaling. `because`: what it does, once it was sent, with what was saved, and `{autoscaling}` if that went, too.
 
     `recreated_by`: the module that saves and recreates it, loaded only for that: see `executor.Recreation`.
     """
 
-    told: str
+    because: str
     recreated_by: str
     has_autoscaling: bool = False
 
@@ -145,7 +145,7 @@ class Table(Kind["CloudSession"]):
     """One AWS kind, as `reader.completed` makes it work.
 
     `arns(cloud, row)`: the ARN of a row, and those of what it lives in, whose tags it inherits. `resource(cloud, row, tags)`: the resource in a row
-    or a description; without it, `size`, a key or a function of the row, and `component` say what it is billed as, and nothing once it is `Stopped`.
+    or a description. Else `size`, a key or a function of the row, and `component` say what it is billed as, and nothing once it is `Stopped`.
     `keep_row`: which rows of the list are resources at all. `as_now(cloud, resource, row)`: with what only a read right before an action adds. `parameters(resource)`: what names it in calls.
     `is_busy_published`: our own signal may be published for it. `signals`: metrics of each; `first_look`: another way to read the signals of all that
     their state leaves open, by ID. `always`: looks at these; `closer_looks`: at those that were silent, in this order. `look_permissions`: of both.

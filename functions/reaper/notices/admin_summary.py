@@ -277,7 +277,7 @@ def _escalated(report: Report) -> Mapping[str, Finding]:
 
 
 def mark_of(text: str) -> str:
-    """A text, such as a budget's name, as a key of the ledger: in sixteen characters."""
+    """A budget's name or the like as a key of the ledger: in sixteen characters."""
     return sha256(text.encode("utf-8", "replace")).hexdigest()[:16]
 
 

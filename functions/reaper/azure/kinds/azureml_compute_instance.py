@@ -109,7 +109,7 @@ def left_because(resource: Resource) -> str | None:
 
 
 def shutdown_limit(resource: Resource) -> object:
-    """The time without use after which it shuts down by itself; nothing if that is off or unknown."""
+    """The time without use after which its own idle shutdown stops it; nothing if that is off or unknown."""
     return resource.details.properties.get(SHUTDOWN)
 
 

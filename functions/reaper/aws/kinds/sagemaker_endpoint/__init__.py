@@ -147,7 +147,7 @@ KIND = completed(
                 numbers=numbers_of,
                 settings=settings_of,
                 parameters=capacity_parameters,
-                told="it is scaling in: {changes}",
+                because="it is scaling in: {changes}",
                 what="instance counts",
                 number="number of instances of {}",
                 parts="variants",
@@ -169,7 +169,7 @@ KIND = completed(
             ),
             StepName.DELETE: Deletion(
                 call="DeleteEndpoint",
-                told="it is being deleted{autoscaling}; its configuration {config[name]} stays",
+                because="it is being deleted{autoscaling}; its configuration {config[name]} stays",
                 recreated_by="reaper.aws.kinds.sagemaker_endpoint.recreation",
                 has_autoscaling=True,
                 permissions=("sagemaker:DescribeModel",),

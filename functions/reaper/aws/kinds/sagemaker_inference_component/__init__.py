@@ -257,7 +257,7 @@ def copies_goal(cloud: CloudSession, resource: Resource) -> Goal:
 
 
 def described(cloud: CloudSession, name: str) -> tuple[Row, Row]:
-    """Its description, and what it is made of and where it runs."""
+    """Its description, with what it is made of and the endpoint and variant that it is on."""
     row = cloud.call("sagemaker", *DESCRIBE, InferenceComponentName=name)
     places = [str(row.get(key, "")) for key in description.MEMBERS[1:]]
     return row, {"made_of": description.specifications_to_create(row), "on": places}
@@ -331,7 +331,7 @@ TABLE = Table(
             numbers=numbers_of,
             settings=description.settings,
             parameters=copies_parameters,
-            told="its {before} copies are scaling to zero; a request scales it up again",
+            because="its {before} copies are scaling to zero; a request scales it up again",
             what="copies",
             number="number of copies of {}",
             described=described,
@@ -349,7 +349,7 @@ TABLE = Table(
         ),
         StepName.DELETE: Deletion(
             call="DeleteInferenceComponent",
-            told="it is being deleted; its endpoint and model stay",
+            because="it is being deleted; its endpoint and model stay",
             recreated_by="reaper.aws.kinds.sagemaker_inference_component.recreation",
             has_autoscaling=True,
             permissions=("sagemaker:DescribeEndpoint", "sagemaker:DescribeModel"),

@@ -247,7 +247,7 @@ KIND = completed(
         actions={
             StepName.STOP: Deletion(
                 call="DeleteApp",
-                told="its app is being deleted; the space and all files in it stay",
+                because="its app is being deleted; the space and all files in it stay",
                 recreated_by="reaper.aws.kinds.sagemaker_studio_app.recreation",
                 label="Shut it down now",
                 note=" (its files stay)",
