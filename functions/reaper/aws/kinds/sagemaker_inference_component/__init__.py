@@ -29,10 +29,8 @@ if TYPE_CHECKING:
     from reaper.aws.session import CloudSession
 
 ACTIVITY_METRICS = ("Invocations", "NoCapacityInvocationFailures")
-HEARTBEAT_NAMESPACE, HEARTBEAT_METRICS = (
-    "/aws/sagemaker/InferenceComponents",
-    ("CPUUtilizationNormalized", "GPUUtilizationNormalized"),
-)
+HEARTBEAT_NAMESPACE = "/aws/sagemaker/InferenceComponents"
+HEARTBEAT_METRICS = ("CPUUtilizationNormalized", "GPUUtilizationNormalized")
 RESERVED_UNITS = ("NumberOfAcceleratorDevicesRequired", "MinMemoryRequiredInMb")
 """What a copy reserves of an instance: https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_InferenceComponentComputeResourceRequirements.html"""
 CHANGING_STATUSES = {"Creating", "Updating"}
