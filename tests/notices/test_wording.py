@@ -227,7 +227,7 @@ def test_owners_can_stop_what_the_reaper_never_stops():
 
 
 def test_every_kind_has_a_command_for_its_owner():
-    assert {p.values[0].kind for p in WAYS} | {"sagemaker-mlflow-server"} == {k.name for k in registry.kinds()}
+    assert {p.values[0].kind for p in WAYS} | {"bedrock-provisioned-throughput", "sagemaker-mlflow-server"} == {k.name for k in registry.kinds()}
 
 
 def test_a_row_without_a_console_page_has_its_command():
@@ -271,7 +271,8 @@ def test_owners_get_a_delete_command_if_scaling_in_is_blocked():
     assert "delete-endpoint" not in text(host)
     cached = Blocked(because="its configuration was not read", not_read=True)
     described = EndpointDetails(scale_in=ScaleInPlan(), unrestorable=cached)
-    again = finding(acts=one | {StepName.DELETE: cached}, resource=made("sagemaker-endpoint", f"{ARN}:endpoint/h", described))
+    unread = replace(made("sagemaker-endpoint", f"{ARN}:endpoint/h", described), status="InService")
+    again = finding(acts=one | {StepName.DELETE: cached}, resource=unread)
     assert "Delete it now, in account 123456789012: aws sagemaker delete-endpoint" in text(again), (
         "a person may delete what the reaper didn't read"
     )

@@ -72,7 +72,7 @@ def test_lint_accepts_a_default_with_act_on():
 @pytest.mark.parametrize(
     ("first", "second", "never"),
     [
-        pytest.param("kind: 'sagemaker-*'", "cloud: aws", True, id="all kinds of a cloud above the cloud"),
+        pytest.param("kind: ['sagemaker-*', 'bedrock-*']", "cloud: aws", True, id="all kinds of a cloud above the cloud"),
         pytest.param("cloud: aws", "kind: sagemaker-notebook", True, id="the cloud above one of its kinds"),
         pytest.param("kind: '*-notebook'", "kind: sagemaker-notebook", True, id="a glob above what it fits"),
         pytest.param("kind: 'sagemaker-*', name: x", "cloud: aws", False, id="only some of them"),

@@ -204,7 +204,7 @@ def test_lookalikes_are_a_warning(word: str, named: str):
         '{usd_per_hour: ">=0.0"}',
         '{usd_per_hour: "> 0"}',
         '{usd_per_hour: "< 99999"}',
-        '{kind: ["sagemaker-*", "azureml-*"]}',
+        '{kind: ["sagemaker-*", "azureml-*", "bedrock-*"]}',
         '{kind: "*-*"}',
         '{size: ["ml.*", "Standard_*"]}',
         '{account: "?*"}',

@@ -1,7 +1,4 @@
-"""The functions and data of a kind's actions. Below mode enforce nothing imports this.
-
-The folder or module `acting` of each kind that can act binds `ACTS`.
-"""
+"""The functions and data of a kind's actions, which the executor of its cloud provides. Below mode enforce nothing imports this."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ class EndpointDetails:
 
     `copies`: of each component on it, by name; None if they couldn't be read. `parts_after_stop`: what is still paid for after the next
     scale-in; None if that isn't known. `parts_anyway`: what its autoscaling's minimum keeps. `unrestorable`: why it can't be recreated.
-    `settings` and `numbers`: what may be changed about it, as read right before an action (`acting.live_settings`).
+    `settings` and `numbers`: what may be changed about it, as read right before an action.
     """
 
     copies: Mapping[str, int | None] = field(default_factory=dict)
