@@ -14,14 +14,14 @@ from on_aws.conftest import DAY, HOUR, NOW
 from reaper import registry
 from reaper.aws import targets
 from reaper.case import Finding
-from reaper.model import State
+from reaper.model import Confidence, State
 from reaper.observing.cache import ConfigurationCache
 from reaper.policy.parse import parse_policy
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.records import Variant
 from reaper_sandbox.aws.server import Server
 
-ENDPOINT, COMPONENT = "sagemaker-endpoint", "sagemaker-inference-component"
+ENDPOINT, COMPONENT, APP = "sagemaker-endpoint", "sagemaker-inference-component", "sagemaker-studio-app"
 
 
 class Sweeps:
@@ -76,6 +76,18 @@ def test_an_endpoint_falls_idle_in_the_same_sweep_as_without_memory(account: Acc
     verdicts = [[found["ends"].case.verdict.state for found in pair] for pair in states]
     assert all(first == second for first, second in verdicts)
     assert {first for first, _ in verdicts} == {State.ACTIVE, State.IDLE}
+
+
+def test_the_use_of_an_app_that_was_silent_before_is_seen(account: Account, server: Server):
+    account.domain("d")
+    account.user("ana", domain="d")
+    account.space("lab", domain="d", owner="ana", created=NOW - 40 * DAY)
+    app = account.app("lab", space="lab", domain="d", instance="ml.g5.xlarge", created=NOW - 40 * DAY)
+    account.busy_steadily(app.arn, NOW - 15 * DAY, NOW, 0)
+    account.busy_steadily(app.arn, NOW, NOW + DAY, 1)
+    sweeps = Sweeps(server, APP)
+    verdicts = [[f.case.verdict for f in sweeps.at(NOW + n * DAY)[0].values()] for n in range(2)]
+    assert [(one.state, one.confidence) for [one] in verdicts] == [(State.IDLE, Confidence.PROVEN), (State.ACTIVE, None)]
 
 
 def test_a_remembered_use_is_evidence_of_its_own(account: Account, server: Server):

@@ -176,7 +176,7 @@ def _first_look(
     decided = [by_status(Observation(resource=resource), table.states) for resource in resources]
     to_read = [one.resource for one in decided if not is_decided(one) and not window.known.get(one.resource.id)]
     read = sagemaker.busy_readings if table.is_busy_published else partial(read_signals, table)
-    readings = {**read(cloud, to_read, window), **window.known}
+    readings = read(cloud, to_read, window) | {id_: known for id_, known in window.known.items() if known}
     seen_all = [replace(one, readings=readings.get(one.resource.id, ())) for one in decided]
     batch = Batch(table=table, window=window, observations={})
     return {key_of(one.resource): one for one in _looked_at(seen_all, table.always, cloud, batch)}
