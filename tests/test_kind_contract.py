@@ -11,7 +11,7 @@ import pytest
 
 import on_aws.kind_stages
 import on_azure.kind_stages
-from kind_contract import NEW, NOW
+from kind_contract import NEW, NOW, ODD
 from reaper import registry
 from reaper.acting.contract import OwnChanges, unchanged
 from reaper.errors import ActionWithdrawn, CloudError
@@ -82,6 +82,13 @@ def test_a_row_that_breaks_the_list_is_told(stage: Any):
         stage.odd_row("odd", field, odd)
         swept = Swept(stage, "other")
         assert (swept.cases, swept.coverage.status) == ({}, Status.FAILED), field
+
+
+@EVERY
+def test_an_odd_description_is_never_idle_and_hides_no_other(stage: Any):
+    for odd in ODD.keys() - {"missing", "null"} if stage.looked_at else ():
+        stage.odd_look(odd, odd)
+    assert Swept(stage, "other").idle == {"other"}
 
 
 def failing(stage: Any, key: str, fault_of: Callable[[str | None], Any]) -> Swept:
