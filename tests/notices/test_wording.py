@@ -227,7 +227,9 @@ def test_owners_can_stop_what_the_reaper_never_stops():
 
 
 def test_every_kind_has_a_command_for_its_owner():
-    assert {p.values[0].kind for p in WAYS} | {"bedrock-provisioned-throughput", "sagemaker-mlflow-server"} == {k.name for k in registry.kinds()}
+    assert {p.values[0].kind for p in WAYS} | {"bedrock-provisioned-throughput", "sagemaker-mlflow-server"} == {
+        k.name for k in registry.kinds()
+    }
 
 
 def test_a_row_without_a_console_page_has_its_command():

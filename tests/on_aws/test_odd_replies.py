@@ -112,11 +112,6 @@ def test_one_odd_reply_never_ends_the_sweep_of_the_others(
     assert {c.kind for c in result.swept.coverage} == {KIND, "sagemaker-notebook"}
 
 
-def test_an_unknown_status_proves_nothing(account: Account, run_sweep: Sweep):
-    silent(account, status="Hibernating")
-    assert run_sweep(KIND).state("quiet") is State.UNKNOWN
-
-
 def test_a_host_is_as_young_as_its_youngest_component(account: Account, run_sweep: Sweep):
     for name in ("new", "moving"):
         account.endpoint(name, variants=[Variant(model=None, scaling=(1, 2))])

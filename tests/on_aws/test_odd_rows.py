@@ -35,9 +35,7 @@ POLICIES = {
 }
 OF_ONE = {
     NOTEBOOK: ("ListNotebookInstances", "NotebookInstances", "NotebookInstanceName"),
-    ENDPOINT: ("ListEndpoints", "Endpoints", "EndpointName"),
     COMPONENT: ("ListInferenceComponents", "InferenceComponents", "InferenceComponentName"),
-    APP: ("ListApps", "Apps", "AppName"),
 }
 
 
@@ -46,8 +44,6 @@ def _house(account: Account, kind: str) -> None:
     for name in ("odd", "other"):
         if kind == NOTEBOOK:
             account.notebook(name, changed=NOW - 5 * DAY)
-        elif kind == APP:
-            account.app(name, user="ana", created=NOW - 6 * DAY)
         else:
             account.endpoint(name, variants=[Variant(model=None if kind == COMPONENT else "m")])
             account.alive(name, "AllTraffic", LONG_AGO, NOW)
@@ -71,57 +67,16 @@ def _by_end(result: Result) -> dict[str, State]:
 
 
 @pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
-@pytest.mark.parametrize("value", [5, [], {}, True], ids=repr)
-@pytest.mark.parametrize(
-    ("kind", "field"),
-    [
-        (NOTEBOOK, "NotebookInstanceName"),
-        (NOTEBOOK, "NotebookInstanceStatus"),
-        (NOTEBOOK, "InstanceType"),
-        (ENDPOINT, "EndpointName"),
-        (ENDPOINT, "EndpointStatus"),
-        (COMPONENT, "InferenceComponentStatus"),
-        (APP, "Status"),
-    ],
-)
-def test_a_row_with_an_odd_field_is_unknown_alone(
-    account: Account, server: Server, run_sweep: Sweep, kind: str, field: str, value: Any, policy: str
+@pytest.mark.parametrize("field", ["NotebookInstanceName", "NotebookInstanceStatus", "InstanceType"])
+def test_a_row_with_an_odd_field_is_unknown_under_any_rule(
+    account: Account, server: Server, run_sweep: Sweep, field: str, policy: str
 ):
-    _house(account, kind)
-    _odd_row(server, kind, field, value)
-    result = run_sweep(kind, policy=policy)
+    _house(account, NOTEBOOK)
+    _odd_row(server, NOTEBOOK, field, {})
+    result = run_sweep(NOTEBOOK, policy=policy)
     assert _by_end(result) == {"odd": State.UNKNOWN, "other": State.IDLE}
-    assert result.coverage(kind).status == "partial"
+    assert result.coverage(NOTEBOOK).status == "partial"
     assert all(bar for f in result.swept.findings if f.case.verdict.state is State.UNKNOWN for bar in f.case.blocked.values())
-
-
-@pytest.mark.parametrize("value", [5, None, "", []], ids=repr)
-@pytest.mark.parametrize(
-    ("kind", "field"),
-    [
-        (NOTEBOOK, "NotebookInstanceArn"),
-        (ENDPOINT, "EndpointArn"),
-        (APP, "DomainId"),
-        (APP, "AppType"),
-    ],
-)
-def test_a_row_without_a_name_hides_no_other(
-    account: Account, server: Server, run_sweep: Sweep, kind: str, field: str, value: Any
-):
-    _house(account, kind)
-    _odd_row(server, kind, field, value)
-    result = run_sweep(kind)
-    assert _by_end(result) == {"other": State.IDLE}
-    assert result.coverage(kind).status == "partial"
-
-
-@pytest.mark.parametrize("field", ["SpaceName", "UserProfileName"])
-def test_an_app_without_readable_names_is_a_reported_gap(account: Account, server: Server, run_sweep: Sweep, field: str):
-    _house(account, APP)
-    _odd_row(server, APP, field, [])
-    result = run_sweep(APP)
-    assert _by_end(result) == {"other": State.IDLE}
-    assert result.coverage(APP).status == "partial"
 
 
 @pytest.mark.parametrize("field", ["InferenceComponentArn", "EndpointName"])

@@ -5,7 +5,7 @@ import pytest
 from on_aws.conftest import DAY, HOUR, NOW, Sweep
 from reaper.model import Confidence, State
 from reaper_sandbox.aws.account import Account
-from reaper_sandbox.aws.fault import denied, garbage, on, partial
+from reaper_sandbox.aws.fault import denied, on
 from reaper_sandbox.aws.records import Variant
 from reaper_sandbox.aws.server import Server
 
@@ -83,11 +83,7 @@ def test_failed_requests_for_capacity_count_as_use(host: Account, run_sweep: Swe
     ("setup", "state"),
     [
         pytest.param({"copies": 0}, State.EXEMPT, id="no copies"),
-        pytest.param({"status": "Creating"}, State.YOUNG, id="creating"),
-        pytest.param({"status": "Updating"}, State.YOUNG, id="updating"),
-        pytest.param({"status": "Deleting"}, State.EXEMPT, id="being deleted"),
         pytest.param({"created": NOW - HOUR}, State.YOUNG, id="new"),
-        pytest.param({"tags": {"reaper:keep": "1"}}, State.EXEMPT, id="kept"),
     ],
 )
 def test_each_status_has_its_verdict(host: Account, run_sweep: Sweep, setup: dict, state: State):
@@ -98,28 +94,3 @@ def test_each_status_has_its_verdict(host: Account, run_sweep: Sweep, setup: dic
 def test_a_component_without_a_heartbeat_is_unknown(host: Account, run_sweep: Sweep):
     host.component("c", "host")
     assert run_sweep(KIND).state("c") is State.UNKNOWN
-
-
-def test_a_keep_tag_on_the_endpoint_protects_its_component(account: Account, run_sweep: Sweep):
-    account.endpoint("host", variants=[Variant(model=None)], tags={"reaper:keep": "true"})
-    silent(account, "c")
-    assert run_sweep(KIND).state("c") is State.EXEMPT
-
-
-@pytest.mark.parametrize(
-    ("operation", "fault", "status", "missing"),
-    [
-        ("ListInferenceComponents", denied(), "denied", "sagemaker:ListInferenceComponents"),
-        ("ListInferenceComponents", garbage(), "failed", None),
-        ("DescribeInferenceComponent", denied(), "denied", "sagemaker:DescribeInferenceComponent"),
-        ("GetMetricData", denied(), "denied", "cloudwatch:GetMetricData"),
-        ("GetMetricData", partial("Invocations"), "partial", None),
-        ("GetResources", denied(), "denied", "tag:GetResources"),
-    ],
-)
-def test_a_failed_call_never_yields_idle(host: Account, server: Server, run_sweep: Sweep, operation, fault, status, missing):
-    silent(host, "c")
-    server.rules.append(on(operation, fault))
-    result = run_sweep(KIND)
-    assert result.idle() == []
-    assert (result.coverage(KIND).status, result.coverage(KIND).missing) == (status, missing)

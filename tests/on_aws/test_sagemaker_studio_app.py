@@ -6,7 +6,6 @@ import pytest
 from on_aws.conftest import DAY, HOUR, NOW, Sweep
 from reaper.model import Confidence, State
 from reaper_sandbox.aws.account import Account
-from reaper_sandbox.aws.fault import denied, garbage, on
 from reaper_sandbox.aws.server import Server
 
 KIND = "sagemaker-studio-app"
@@ -84,29 +83,12 @@ def test_a_person_s_use_of_another_app_type_counts(account: Account, run_sweep: 
     ("setup", "state"),
     [
         pytest.param({"instance": "system"}, State.EXEMPT, id="system instances are free"),
-        pytest.param({"status": "Deleting"}, State.EXEMPT, id="being deleted"),
-        pytest.param({"status": "Pending"}, State.YOUNG, id="starting"),
-        pytest.param({"status": "Failed"}, State.EXEMPT, id="failed"),
         pytest.param({"created": NOW - HOUR}, State.YOUNG, id="started an hour ago"),
     ],
 )
 def test_each_status_has_its_verdict(account: Account, run_sweep: Sweep, setup: dict, state: State):
     account.app(space="ana", **setup)
     assert run_sweep(KIND).state(LAB) is state
-
-
-def test_deleted_apps_are_not_resources(account: Account, run_sweep: Sweep):
-    account.app(space="ana", status="Deleted")
-    assert run_sweep(KIND).findings == {}
-
-
-@pytest.mark.parametrize("where", ["app", "space", "domain"])
-def test_a_keep_tag_on_the_app_its_space_or_its_domain_protects(account: Account, run_sweep: Sweep, where: str):
-    keep = {"reaper:keep": "true"}
-    account.domain(tags=keep if where == "domain" else None)
-    account.space("ana", tags=keep if where == "space" else None)
-    account.app(space="ana", tags=keep if where == "app" else {"team": "x"})
-    assert run_sweep(KIND).state(LAB) is State.EXEMPT
 
 
 def test_a_keep_tag_on_the_user_protects_the_users_apps(account: Account, run_sweep: Sweep):
@@ -119,25 +101,6 @@ def test_apps_on_several_pages_are_all_found(account: Account, run_sweep: Sweep)
     for index in range(130):
         account.app(space=f"s{index}", instance="system")
     assert len(run_sweep(KIND).findings) == 130
-
-
-@pytest.mark.parametrize(
-    ("operation", "fault", "status", "missing"),
-    [
-        ("ListApps", denied(), "denied", "sagemaker:ListApps"),
-        ("ListApps", garbage(), "failed", None),
-        ("DescribeApp", denied(), "denied", "sagemaker:DescribeApp"),
-        ("GetMetricData", denied(), "denied", "cloudwatch:GetMetricData"),
-        ("GetResources", denied(), "denied", "tag:GetResources"),
-    ],
-)
-def test_a_failed_call_never_yields_idle(account: Account, server: Server, run_sweep: Sweep, operation, fault, status, missing):
-    app = account.app(space="ana")
-    account.busy_steadily(app.arn, LONG_AGO, NOW)
-    server.rules.append(on(operation, fault))
-    result = run_sweep(KIND)
-    assert result.idle() == []
-    assert (result.coverage(KIND).status, result.coverage(KIND).missing) == (status, missing)
 
 
 def test_idle_space_apps_get_their_owner_from_one_listing(account: Account, server: Server, run_sweep: Sweep):
@@ -163,14 +126,6 @@ def test_spaces_are_listed_only_for_silent_apps(account: Account, server: Server
     account.app(user="eve", type="KernelGateway")
     run_sweep(KIND)
     assert "ListSpaces" not in [call.operation for call in server.calls]
-
-
-def test_an_app_that_vanishes_before_its_description_is_unknown(account: Account, server: Server, run_sweep: Sweep):
-    account.app(space="ana")
-    server.rules.append(lambda call: account.contents.apps.clear() if call.operation == "DescribeApp" else None)
-    result = run_sweep(KIND)
-    assert result.state(LAB) is State.UNKNOWN
-    assert result.coverage(KIND).status == "ok"
 
 
 @pytest.mark.parametrize("type_", ["JupyterLab", "CodeEditor", "KernelGateway", "JupyterServer"])

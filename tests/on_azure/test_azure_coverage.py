@@ -7,7 +7,6 @@ import pytest
 from on_azure.conftest import CLUSTER, DAY, DEPLOYMENT, INSTANCE, LIKELY, LONG_AGO, NOW, OTHER, PROVEN, SUB, Sweep
 from reaper import registry
 from reaper.errors import CloudError
-from reaper.model import State
 from reaper_sandbox.azure import signals
 from reaper_sandbox.azure.fault import cut, empty, error, garbage, latency, on, throttled
 from reaper_sandbox.azure.rights import deny, only
@@ -86,14 +85,6 @@ def test_visible_workspaces_are_judged_if_the_list_is_denied(server: Server, run
     result = run_sweep()
     assert result.verdict("gpus") == PROVEN
     assert {result.coverage(kind).missing for kind in (CLUSTER, INSTANCE, DEPLOYMENT)} == {f"{ML}/workspaces/read"}
-
-
-@pytest.mark.usefixtures("fleet")
-def test_denied_metrics_leave_everything_unknown(server: Server, run_sweep: Sweep):
-    server.rules.append(deny(METRICS))
-    result = run_sweep()
-    assert {name: result.state(name) for name in result.findings} == dict.fromkeys(result.findings, State.UNKNOWN)
-    assert {c.missing for c in result.swept.coverage if c.resources} == {METRICS}
 
 
 @pytest.mark.usefixtures("fleet")

@@ -114,11 +114,6 @@ def test_cluster_names_are_compared_without_case(vision: Workspace, run_sweep: S
     assert (result.verdict("Gpus-A"), result.state("GPUS-B")) == (PROVEN, State.ACTIVE)
 
 
-def test_a_resizing_cluster_is_active(vision: Workspace, run_sweep: Sweep):
-    idle(vision).set("properties.properties.allocationState", "Resizing")
-    assert run_sweep(CLUSTER).state("gpus") is State.ACTIVE
-
-
 def test_more_than_ten_clusters_of_a_workspace_all_have_metrics(vision: Workspace, run_sweep: Sweep):
     for n in range(25):
         idle(vision, f"c{n:02}")
@@ -168,12 +163,6 @@ def test_null_tags_count_as_no_tags(vision: Workspace, run_sweep: Sweep):
 def test_tags_of_an_unknown_shape_protect_a_cluster(vision: Workspace, run_sweep: Sweep):
     idle(vision).body["tags"] = "owner=ada"
     assert run_sweep(CLUSTER).because("gpus") == "its tags couldn't be read, and a tag may protect it"
-
-
-def test_a_tag_on_the_workspace_protects_its_computes(vision: Workspace, run_sweep: Sweep):
-    idle(vision)
-    vision.tagged({"reaper:keep": "true"})
-    assert run_sweep(CLUSTER).state("gpus") is State.EXEMPT
 
 
 def test_a_clusters_tag_overrides_its_workspaces_in_any_case(vision: Workspace, run_sweep: Sweep):

@@ -83,15 +83,6 @@ def test_undo_leaves_a_minimum_that_was_set_since(
     assert (undone.because, undone.not_restored, scale(cluster)["minNodeCount"]) == (f"its minimum {message}", (), since)
 
 
-def test_undo_leaves_a_recreated_cluster_alone(server: Server, cloud: CloudSession, vision: Workspace):
-    gpus(vision)
-    act = lowered(server, cloud)
-    anew = vision.cluster("gpus", nodes=(0, 9), created=server.world.now)
-    with pytest.raises(CloudError, match="it was recreated on 2026-11-21 10:22 UTC, so the reaper left it alone") as caught:
-        act.undo()
-    assert (caught.value.reason, scale(anew)["minNodeCount"]) == (Reason.REFUSED, 0)
-
-
 def test_a_cluster_recreated_after_the_manifest_is_not_changed(server: Server, cloud: CloudSession, vision: Workspace):
     gpus(vision)
     act = prepare_action(cloud, CLUSTER, "gpus")

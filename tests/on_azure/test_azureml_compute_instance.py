@@ -133,26 +133,6 @@ def test_idle_shutdown_that_did_not_stop_it_is_reported(vision: Workspace, run_s
     assert "its idle shutdown (PT30M) is on but didn't stop it" in run_sweep(INSTANCE).because("ci")
 
 
-@pytest.mark.parametrize(
-    ("state", "expected"),
-    [
-        ("Stopped", State.EXEMPT),
-        ("Deleting", State.EXEMPT),
-        ("Starting", State.YOUNG),
-        ("Stopping", State.YOUNG),
-        ("SettingUp", State.YOUNG),
-        ("Unusable", State.UNKNOWN),
-        ("SetupFailed", State.UNKNOWN),
-        ("SomethingNew", State.UNKNOWN),
-    ],
-)
-def test_some_instance_states_decide_the_verdict(vision: Workspace, run_sweep: Sweep, state: str, expected: State):
-    vision.instance("ci", started=MONTH_AGO).set("properties.properties.state", state)
-    result = run_sweep(INSTANCE)
-    assert result.state("ci") is expected
-    assert "Microsoft.Insights/metrics/read" not in result.coverage(INSTANCE).calls
-
-
 @pytest.mark.parametrize(("state", "expected"), [("Creating", State.YOUNG), ("Failed", State.UNKNOWN)])
 def test_a_new_instance_with_null_properties_is_young(vision: Workspace, run_sweep: Sweep, state: str, expected: State):
     vision.instance("ci").set("properties.provisioningState", state).without("properties.properties")

@@ -141,12 +141,6 @@ def test_an_invalid_instance_count_has_no_price(vision: Workspace, run_sweep: Sw
     assert (result.verdict("blue"), result.findings["blue"].price) == (PROVEN, None)
 
 
-@pytest.mark.parametrize("state", ["Creating", "Updating", "Scaling"])
-def test_a_changing_deployment_is_young(vision: Workspace, run_sweep: Sweep, state: str):
-    silent(vision).set("properties.provisioningState", state)
-    assert run_sweep(DEPLOYMENT).state("blue") is State.YOUNG
-
-
 def test_a_failed_deployment_with_instances_is_judged_by_metrics(vision: Workspace, run_sweep: Sweep):
     silent(vision, "a", "alive").set("properties.provisioningState", "Failed")
     vision.endpoint("b").deployment("dead").set("properties.provisioningState", "Failed")

@@ -61,8 +61,8 @@ CHANGES = [scaled_in, deleted, deleted_with_traffic, minimum_lowered, stopped, s
 
 
 @pytest.mark.parametrize("fault", list(FAULTS))
-@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
-def test_a_change_is_sent_once_and_its_error_says_if_it_was_made(
+@pytest.mark.parametrize("change", [scaled_in, stopped], ids=lambda change: change.__name__)
+def test_a_permit_knows_whether_a_failed_change_was_made(
     server: Server,
     vision: Workspace,
     cloud: CloudSession,

@@ -11,7 +11,7 @@ import pytest
 
 from on_azure.changes import deleted, deleted_with_traffic, minimum_lowered, scaled_in, started, stopped, stopped_natively
 from on_azure.prepared_actions import PreparedAction, later
-from reaper.acting.contract import ActionResult, HalfDone, OwnChanges, Permit, UndoResult, unchanged
+from reaper.acting.contract import HalfDone, OwnChanges, Permit, UndoResult, unchanged
 from reaper.acting.permit import CallPermit
 from reaper.azure.session import CloudSession
 from reaper.errors import ActionWithdrawn, CloudError
@@ -59,34 +59,6 @@ def withdrawn_at(one: PreparedAction, call: int) -> Permit:
     return WithdrawnPermit(**{f.name: getattr(real, f.name) for f in fields(real)})
 
 
-def noting_permit(one: PreparedAction, note: Callable[[], None]) -> Permit:
-    """The action's permit; `note` is called as soon as it is given."""
-
-    class NotingPermit(CallPermit):
-        @contextmanager
-        def __call__(self, own_changes: OwnChanges = unchanged) -> Iterator[None]:
-            with CallPermit.__call__(self, own_changes):
-                note()
-                yield
-
-    real = one.permit()
-    return NotingPermit(**{f.name: getattr(real, f.name) for f in fields(real)})
-
-
-@EVERY
-def test_each_change_comes_right_after_its_permit(
-    server: Server, vision: Workspace, cloud: CloudSession, act: Callable[[Workspace, CloudSession], PreparedAction], calls: int
-):
-    one, given = act(vision, cloud), []
-    made = one.result(noting_permit(one, lambda: given.append(len(server.requests))))
-    changing = [at for at, request in enumerate(server.requests) if request.mutation]
-    # Before a PUT its endpoint is read once more: everything in it is written.
-    between = [[r.method for r in server.requests[permitted:at]] for permitted, at in zip(given, changing, strict=True)]
-    assert between == ([["GET"], []] if calls == 2 else [[]])
-    assert isinstance(made, ActionResult)
-    assert (bool(made.because), made.part_done) == (True, None)
-
-
 @EVERY
 def test_the_resource_is_the_last_that_a_permit_reads(
     server: Server, vision: Workspace, cloud: CloudSession, act: Callable[[Workspace, CloudSession], PreparedAction], calls: int
@@ -96,16 +68,6 @@ def test_the_resource_is_the_last_that_a_permit_reads(
     one.perform()
     last_reads = [server.requests[at - 1].path for at, r in enumerate(server.requests) if r.mutation and r.method != "PUT"]
     assert last_reads == [one.resource.id]
-
-
-@EVERY
-def test_a_refused_permit_changes_nothing(
-    server: Server, vision: Workspace, cloud: CloudSession, act: Callable[[Workspace, CloudSession], PreparedAction], calls: int
-):
-    one = act(vision, cloud)
-    for call in range(1, calls + 1):
-        assert one.withdrawn(withdrawn_at(one, call)) == "it was snoozed a moment ago"
-        assert [m.method for m in server.mutations] == ["PUT"] * (call - 1)
 
 
 def test_a_delete_withdrawn_after_the_traffic_moved_puts_it_back(server: Server, vision: Workspace, cloud: CloudSession):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from reaper.aws import autoscaling, metrics, sagemaker, tags
 from reaper.aws.table import Batch, Deletion, Look, ResourceKey, Row, Scaling, Table, Tags, key_of
-from reaper.errors import CloudError
+from reaper.errors import CloudError, Reason
 from reaper.evidence import is_recent, last_used
 from reaper.kind import ActionSpec, Command, StartStop, blocked_by, by_status, is_decided
 from reaper.model import BilledPart, Resource, StepName
@@ -222,7 +222,12 @@ def with_size(cloud: CloudSession, observation: Observation, batch: Batch) -> Ob
     row = cloud.describe(listing.describe, listing.want, **{listing.key("name"): resource.name})
     if isinstance(row, CloudError):
         return replace(observation, unknown_because=f"its size couldn't be read: {row}")
-    return replace(observation, resource=_sized(table, resource, str(row[str(table.size)])))
+    size = row[str(table.size)]
+    if not isinstance(size, str):
+        operation = f"{listing.service}:{listing.describe}"
+        cloud.add_error(CloudError(Reason.UNREADABLE, operation, f"the size of {resource.name} can't be read"))
+        return replace(observation, unknown_because="its size can't be read")
+    return replace(observation, resource=_sized(table, resource, size))
 
 
 def with_uptime(because: str) -> Look:

@@ -39,14 +39,6 @@ def test_undo_recreates_an_app_with_its_own_tags_only(account: Account, stage: S
     assert undone.not_restored == ("Running kernels and unsaved work in memory are lost.",)
 
 
-def test_undoing_an_app_stop_twice_is_harmless(account: Account, stage: Stage):
-    account.app(space="lab")
-    _, manifest = stage.move(LAB, StepName.STOP)
-    stage.undo(manifest)
-    assert stage.undo(manifest).because == "its status is InService already"
-    assert len(stage.parameters("sagemaker:CreateApp")) == 1
-
-
 def test_undoing_waits_for_the_deletion_to_end(account: Account, stage: Stage, server: Server):
     server.world.settle_after = timedelta(minutes=3)
     account.app(space="lab")

@@ -171,7 +171,7 @@ def _with_description(observation: Observation, row: Row) -> Observation:
         unrestorable_because=description.unrestorable_because(row),
     )
     times = [t for t in (resource.changed, row.get("LastModifiedTime")) if t]
-    status = str(row.get("InferenceComponentStatus") or resource.status)
+    status = str(row.get("InferenceComponentStatus", resource.status))
     return replace(observation, resource=replace(resource, status=status, changed=max(times, default=None), details=details))
 
 
