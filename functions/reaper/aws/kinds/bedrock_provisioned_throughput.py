@@ -52,6 +52,9 @@ KIND = completed(
         cloud="aws",
         title="Bedrock provisioned throughput",
         docs="https://docs.aws.amazon.com/bedrock/latest/userguide/prov-throughput.html",
+        activity="Invocations, client or server errors or throttles above 0, by the ARN as ModelId",
+        heartbeat="none",
+        without_proof="likely if it was used within the look-back, and not for longer than idle_after; otherwise unknown",
         listing=Listing(
             service="bedrock",
             list="ListProvisionedModelThroughputs",
@@ -73,8 +76,5 @@ KIND = completed(
         signals=tuple(Signal(namespace=NAMESPACE, metric=metric, dimension=DIMENSION, by_id=True) for metric in METRICS),
         closer_looks=(with_past_use,),
         keep_line=keep_line,
-        activity="Invocations, client or server errors or throttles above 0, by the ARN as ModelId",
-        heartbeat="none",
-        without_proof="likely if it was used within the look-back, and not for longer than idle_after; otherwise unknown",
     )
 )

@@ -42,6 +42,9 @@ KIND = completed(
         cloud="aws",
         title="SageMaker MLflow tracking server",
         docs="https://docs.aws.amazon.com/sagemaker/latest/dg/mlflow.html",
+        activity="none: AWS publishes no metric of its use",
+        heartbeat="none",
+        without_proof="likely if it has been running unchanged for longer than idle_after; exempt when stopped",
         listing=Listing(
             list="ListMlflowTrackingServers",
             rows="TrackingServerSummaries",
@@ -65,8 +68,5 @@ KIND = completed(
         look_permissions=("sagemaker:DescribeMlflowTrackingServer",),
         commands={StepName.STOP: partial(sagemaker.stop_command, "stop-mlflow-tracking-server", "tracking-server-name")},
         keep_line=sagemaker.keep_line,
-        activity="none: AWS publishes no metric of its use",
-        heartbeat="none",
-        without_proof="likely if it has been running unchanged for longer than idle_after; exempt when stopped",
     )
 )

@@ -84,6 +84,10 @@ KIND = completed(
         cloud="aws",
         title="SageMaker notebook instance",
         docs="https://docs.aws.amazon.com/sagemaker/latest/dg/nbi.html",
+        activity="Busy above 0; a fresh event in the notebook's jupyter log",
+        heartbeat="points of Busy",
+        without_proof="likely if it has been running, unmodified and without log events for longer than idle_after, and Busy was never published "
+        "within the look-back; a log event counts as one hour later, because AWS may report it late; exempt when stopped",
         listing=Listing(
             list="ListNotebookInstances",
             rows="NotebookInstances",
@@ -147,9 +151,5 @@ KIND = completed(
         id_below="notebook-instance/(?P<name>.+)",
         page="notebook-instances",
         keep_line=sagemaker.keep_line,
-        activity="Busy above 0; a fresh event in the notebook's jupyter log",
-        heartbeat="points of Busy",
-        without_proof="likely if it has been running, unmodified and without log events for longer than idle_after, and Busy was never published "
-        "within the look-back; a log event counts as one hour later, because AWS may report it late; exempt when stopped",
     )
 )

@@ -117,6 +117,11 @@ KIND = completed(
         cloud="aws",
         title="SageMaker endpoint",
         docs="https://docs.aws.amazon.com/sagemaker/latest/dg/monitoring-cloudwatch.html",
+        activity="Invocations of every production and shadow variant and of every inference component it hosts; asynchronous: backlog, "
+        "processed and failed invocations, model latency",
+        heartbeat="CPUUtilization samples of every variant that runs instances",
+        without_proof="unknown; exempt without instances or if serverless; likely for silent provisioned concurrency; a host without inference "
+        "components is judged by its heartbeat alone, from its last change",
         listing=Listing(
             list="ListEndpoints",
             rows="Endpoints",
@@ -189,10 +194,5 @@ KIND = completed(
         keep_line=sagemaker.keep_line,
         price_keys=("Hosting", "AsyncInf", "ServerlessProvisionedConcurrency"),
         spares_known=True,
-        activity="Invocations of every production and shadow variant and of every inference component it hosts; asynchronous: backlog, "
-        "processed and failed invocations, model latency",
-        heartbeat="CPUUtilization samples of every variant that runs instances",
-        without_proof="unknown; exempt without instances or if serverless; likely for silent provisioned concurrency; a host without inference "
-        "components is judged by its heartbeat alone, from its last change",
     )
 )

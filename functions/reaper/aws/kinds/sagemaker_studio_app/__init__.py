@@ -224,6 +224,10 @@ KIND = completed(
         cloud="aws",
         title="SageMaker Studio app",
         docs="https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DescribeApp.html",
+        activity="Busy above 0; LastUserActivityTimestamp, only where it differs from LastHealthCheckTimestamp",
+        heartbeat="points of Busy",
+        without_proof="likely by age if Busy was never published within the look-back, of types JupyterLab, CodeEditor, KernelGateway and "
+        "JupyterServer; any other type is unknown; system instances are exempt",
         listing=Listing(
             list="ListApps",
             rows="Apps",
@@ -261,9 +265,5 @@ KIND = completed(
         keep_line=sagemaker.keep_line,
         price_keys=("Studio-Notebook", "Studio-JupyterLab", "Studio-CodeEditor"),
         spares_known=True,
-        activity="Busy above 0; LastUserActivityTimestamp, only where it differs from LastHealthCheckTimestamp",
-        heartbeat="points of Busy",
-        without_proof="likely by age if Busy was never published within the look-back, of types JupyterLab, CodeEditor, KernelGateway and "
-        "JupyterServer; any other type is unknown; system instances are exempt",
     )
 )
