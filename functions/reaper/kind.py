@@ -195,7 +195,7 @@ class Kind(Generic[C]):
 
     `blocked_actions(resource)` says which of the `actions` an observed resource allows now, and `parts_after(resource, action)`
     what is still paid for after one of them; `parts_anyway(resource)`, what would be without any, once its autoscaling has scaled it in. The
-    code of the actions is in the kind's folder or module `acting`, not here.
+    executor of its cloud carries the actions out.
 
     For owners: `commands`, by action what they can paste to do the same; `undo_line(resource)`, which undoes a stop, None if only
     `reaper restore` can; `keep_line(resource, key, value)`, which puts a tag on it; `console_url(resource)`; and `place(resource)`, the
@@ -209,7 +209,8 @@ class Kind(Generic[C]):
     `spares_known`: its `observe` asks for no metrics of what `Window.known` says is in use. Never of a kind that can be started: office hours
     may stop what is in use.
 
-    `activity`, `heartbeat` and `without_proof` are for docs/kinds.md.
+    `activity`, `heartbeat` and `without_proof` say for docs/kinds.md, and for whoever opens the table, what makes it idle. What is `free` there is
+    exempt in a report, and what is `changing` is young.
     """
 
     name: str

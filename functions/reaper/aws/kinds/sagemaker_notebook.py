@@ -38,7 +38,7 @@ class NotebookDetails:
 
 
 def with_details(cloud: CloudSession, resource: Resource, row: Row) -> Resource:
-    """The notebook as described, or as an earlier sweep kept of a description. A list has no platform."""
+    """The notebook with its platform, which no list has. `row`: a description, or what an earlier sweep kept of one."""
     return replace(resource, details=NotebookDetails(platform=str(row.get(PLATFORM_KEY) or "")))
 
 
@@ -73,7 +73,7 @@ def not_startable_because(resource: Resource) -> str | None:
 
 
 def not_stoppable_because(resource: Resource) -> str | None:
-    """The same before a stop, and for one whose platform wasn't read. A start is known to be possible right before it."""
+    """The same before a stop, which also needs its platform to be read. Right before a start, it always is."""
     unread = "its platform wasn't read, and AWS may not start it again"
     return unread if resource.details is None else not_startable_because(resource)
 

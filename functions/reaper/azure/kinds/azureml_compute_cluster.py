@@ -33,12 +33,12 @@ NODES = MetricQuery(
 
 
 def cluster(compute: Resource) -> Resource:
-    """The fingerprint is what a notice is about: a change of scaling leaves no time on a cluster that could be compared with the notice's."""
+    """A compute as a cluster. A change of its scaling leaves no time on it, so its fingerprint is the scaling that a notice is about."""
     details, scale = compute.details, compute.details.properties[SETTINGS]
-    made = details.provisioning_state
-    status = str(details.properties.get("allocationState") or "") if made == "Succeeded" else made
-    least = f"min {scale.get(MINIMUM)} of {scale.get(MAXIMUM)} {str(details.properties.get('vmSize')).upper()}"
-    return replace(computes.complete(compute, NAME, status, billed_parts(details)), fingerprint=least)
+    provisioning = details.provisioning_state
+    status = str(details.properties.get("allocationState") or "") if provisioning == "Succeeded" else provisioning
+    shape = f"min {scale.get(MINIMUM)} of {scale.get(MAXIMUM)} {str(details.properties.get('vmSize')).upper()}"
+    return replace(computes.complete(compute, NAME, status, billed_parts(details)), fingerprint=shape)
 
 
 def billed_parts(details: ComputeDetails) -> tuple[BilledPart, ...] | None:
@@ -75,7 +75,7 @@ def readings(active: MetricResult, total: MetricResult, idle: MetricResult) -> t
 
 
 def scale_settings(state: State) -> Json:
-    """Raises CloudError if they can't be read."""
+    """Its minimum, maximum and idle time. Raises CloudError if they can't be read."""
     scale = state[SETTINGS]
     if valid_count(scale.get(MINIMUM)) is None or valid_count(scale.get(MAXIMUM)) is None:
         raise CloudError(Reason.UNREADABLE, computes.PERMISSION, f"its scaling can't be read ({scaling_text(scale)})")

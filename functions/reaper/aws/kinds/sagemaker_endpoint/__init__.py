@@ -29,7 +29,7 @@ AVAILABILITY_WARNING = "one instance per variant is below the usual two for avai
 VARIANT_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 """A variant's name stands in a list of the AWS CLI's shorthand, in which a comma or an equals sign would say something else."""
 UNCOMPARED_KEYS = {"EndpointStatus", "LastModifiedTime", "FailureReason"}
-"""Compared as a field of the resource, or of no matter."""
+"""Members of a description that say nothing of its settings, or that are compared elsewhere."""
 COUNT_KEYS = {"CurrentInstanceCount", "DesiredInstanceCount", "VariantStatus"}
 
 
@@ -49,7 +49,7 @@ def numbers_of(row: Row) -> dict[str, int]:
 
 
 def settings_of(row: Row) -> list[object]:
-    """Everything else that a person may change. A pending deployment counts if it is of another configuration."""
+    """Everything else that a person may change: the description, and whether a deployment of another configuration is pending."""
     shown = {key: value for key, value in row.items() if key not in UNCOMPARED_KEYS}
     for key in description.VARIANT_KEYS:
         shown[key] = [{name: value for name, value in one.items() if name not in COUNT_KEYS} for one in row.get(key) or ()]
@@ -84,7 +84,7 @@ def _made_of(endpoint: description.EndpointDescription) -> dict[str, Any]:
 
 
 def is_same(saved: Row, now: Row) -> bool:
-    """Whether it has the same configuration, and no variant runs other types; where its configuration is gone, then or now, its name must do."""
+    """Whether it has the same configuration, and no variant runs other types. A type that isn't known, then or now, differs from none."""
     before, types = saved["instances"], now["instances"]
     others = any(None not in [*kinds, *types[v]] and kinds != types[v] for v, kinds in before.items() if v in types)
     return bool(saved["config"] == now["config"]) and not others

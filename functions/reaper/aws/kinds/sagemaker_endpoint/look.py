@@ -37,6 +37,7 @@ STATES = (
     status_rule("free", {"Deleting"}, "it is being deleted"),
     status_rule("changing", CHANGING_STATUSES),
 )
+"""What a list shows. All other statuses are judged by a description, in `_to_observation`: a list may be minutes old."""
 ComponentsByEndpoint = dict[str, list[Row]]
 CHANGING_COMPONENT_STATUSES = {*CHANGING_STATUSES, "Deleting"}
 KNOWN_COMPONENT_STATUSES = {*CHANGING_COMPONENT_STATUSES, *component.STEADY_STATUSES}
