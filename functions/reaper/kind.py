@@ -209,7 +209,7 @@ class Kind(Generic[C]):
     `spares_known`: its `observe` asks for no metrics of what `Window.known` says is in use. Never of a kind that can be started: office hours
     may stop what is in use.
 
-    `activity`, `heartbeat` and `without_proof` say for docs/kinds.md, and for whoever opens the table, what makes it idle. What is `free` there is
+    `activity`, `heartbeat` and `without_proof` say for docs/kinds.md, and for readers of the table, what makes it idle. What is `free` there is
     exempt in a report, and what is `changing` is young.
     """
 
