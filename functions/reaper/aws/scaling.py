@@ -80,7 +80,7 @@ def saved_state(table: Table, scaling: Scaling, cloud: CloudSession, resource: R
         "born": recreation.first_created(goal.row, tags.read_tags_now(cloud, goal.row[table.listing.key("arn")])),
         "same": goal.same,
     }
-    part = _part(earlier, same, goal.wanted)
+    part = _part(scaling, earlier, same, goal.wanted)
     return {
         **same,
         "before": {first: goal.before[first]},
@@ -92,12 +92,14 @@ def saved_state(table: Table, scaling: Scaling, cloud: CloudSession, resource: R
     }
 
 
-def _part(earlier: Earlier, same: UndoState, wanted: Numbers) -> int:
+def _part(scaling: Scaling, earlier: Earlier, same: UndoState, wanted: Numbers) -> int:
     """Which part this action is. It is the same as one before it on the same numbers that isn't known to have been carried out, and it goes on
     with one that left some of this very resource's numbers, if what that did still stands.
     """
     before = earlier.manifest
-    if before is None or before.action is not StepName.STOP or any(before.undo_state.get(k) != same[k] for k in same):
+    if before is None or before.action is not StepName.STOP or before.undo_state.get("born") != same["born"]:
+        return 1
+    if "same" not in before.undo_state or not scaling.is_same(before.undo_state["same"], same["same"]):
         return 1
     if not wanted.keys().isdisjoint(before.undo_state["wanted"]):
         return 1 if earlier.is_known else part_of(before)

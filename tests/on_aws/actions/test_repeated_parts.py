@@ -101,3 +101,15 @@ def test_a_part_that_was_put_back_is_not_gone_on_with(account: Account, server: 
     deployment.now = server.now = deployment.now + timedelta(hours=1)
     restore.restore_resource(resource_id, restore_context(deployment))
     assert counts(account) == {"a": 1, "b": 3}
+
+
+def test_restore_covers_the_part_before_one_whose_configuration_was_deleted_meanwhile(account: Account, server: Server):
+    resource_id = two(account)
+    deployment = announced(server)
+    deployment.sweep()
+    account.contents.configs.clear()
+    sweep_until_acted(deployment)
+    assert counts(account) == {"a": 1, "b": 1}
+    deployment.now = server.now = deployment.now + timedelta(hours=1)
+    result = restore.restore_resource(resource_id, restore_context(deployment))
+    assert (result.undone and result.undone.not_restored, counts(account), minima(account)) == ((), {"a": 3, "b": 3}, {2})
