@@ -62,7 +62,7 @@ class ActionSpec:
     noun: str = ""
     call: str = ""
     label: str = ""
-    note: str = ""
+    note: str | Callable[[Resource], str] = ""
     arguments: Mapping[str, str] | Callable[[Resource], Mapping[str, str] | None] = field(default_factory=dict)
 
 

@@ -273,8 +273,7 @@ def test_owners_get_a_delete_command_if_scaling_in_is_blocked():
     assert "delete-endpoint" not in text(host)
     cached = Blocked(because="its configuration was not read", not_read=True)
     described = EndpointDetails(scale_in=ScaleInPlan(), unrestorable=cached)
-    unread = replace(made("sagemaker-endpoint", f"{ARN}:endpoint/h", described), status="InService")
-    again = finding(acts=one | {StepName.DELETE: cached}, resource=unread)
+    again = finding(acts=one | {StepName.DELETE: cached}, resource=made("sagemaker-endpoint", f"{ARN}:endpoint/h", described))
     assert "Delete it now, in account 123456789012: aws sagemaker delete-endpoint" in text(again), (
         "a person may delete what the reaper didn't read"
     )

@@ -38,7 +38,7 @@ def completed(table: Table) -> Table:
         blocked_actions=partial(blocked_by, table.actions, table.blocks),
         actions={step: replace(action, permissions=_act_permissions(table, action)) for step, action in table.actions.items()},
         commands={
-            **{step: partial(_command, table, step) for step, action in table.actions.items() if action.label},
+            **{step: partial(_command, table, action) for step, action in table.actions.items() if action.label},
             **table.commands,
         },
         undo_line=partial(_line, table, undo.call) if undo else table.undo_line,
@@ -64,13 +64,12 @@ def _act_permissions(table: Table, action: ActionSpec) -> tuple[str, ...]:
     return own
 
 
-def _command(table: Table, step: StepName, resource: Resource) -> Command | None:
-    action, blocked = table.actions[step], blocked_by(table.actions, table.blocks, resource)[step]
+def _command(table: Table, action: ActionSpec, resource: Resource) -> Command | None:
     named = {_dashed(table.listing.key("name")): resource.name}
     arguments = action.arguments(resource) if callable(action.arguments) else {**named, **action.arguments}
     if arguments is None:
         return None
-    note = "" if blocked and blocked.not_read else action.note  # what was not read is not promised
+    note = action.note(resource) if callable(action.note) else action.note
     label = f"{sagemaker.in_account(resource, action.label)}{note}"
     return Command(label=label, line=sagemaker.sagemaker_line(resource, _dashed(action.call), **arguments))
 

@@ -111,6 +111,12 @@ def delete_arguments(resource: Resource) -> Mapping[str, str] | None:
     return None if details_of(resource).copies else {"endpoint-name": resource.name}
 
 
+def delete_note(resource: Resource) -> str:
+    """What stays; nothing is promised of a configuration that wasn't read."""
+    unrestorable = details_of(resource).unrestorable
+    return "" if unrestorable and unrestorable.not_read else " (its configuration and models stay)"
+
+
 KIND = completed(
     Table(
         name="sagemaker-endpoint",
@@ -179,7 +185,7 @@ KIND = completed(
                 has_autoscaling=True,
                 permissions=("sagemaker:DescribeModel",),
                 label="Delete it now",
-                note=" (its configuration and models stay)",
+                note=delete_note,
                 arguments=delete_arguments,
                 participle="deleted",
                 effect="deletes the endpoint and its autoscaling; the configuration and the models stay; never one with inference components on it, nor "
