@@ -20,7 +20,7 @@ class LeftBehind:
     """What a look at an interrupted action shows.
 
     `settled`: how it ended, if nothing has to be put back. Otherwise `is_back` says whether the number is what it was before, `left_because` why
-    it has to stay as it is, and `busy_because` that the cloud is still at work on the resource. The last field says what has been put back.
+    it has to stay as it is, and `busy_because` that the cloud is still at work on the resource, or can't be read for now. The last field says what has been put back.
     """
 
     settled: PutBackResult | None = None

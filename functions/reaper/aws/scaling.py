@@ -179,7 +179,15 @@ def settle(table: Table, scaling: Scaling, cloud: CloudSession, resource: Resour
     def write() -> None:
         register_target(cloud.change, target, MinCapacity=minimum and minimum.before)
 
-    return put_back(look, write, lambda tries: time.sleep(min(3, 2 * tries - 1)))
+    def look_or_wait() -> LeftBehind:
+        try:
+            return look()
+        except CloudError as error:
+            if not (error.may_have_been_made or error.reason is Reason.THROTTLED):
+                raise
+            return LeftBehind(busy_because=error)
+
+    return put_back(look_or_wait, write, lambda tries: time.sleep(min(3, 2 * tries - 1)))
 
 
 def _settled(row: Row, scaling: Scaling, interrupted: Interrupted, minimum: SideChange | None) -> PutBackResult | None:

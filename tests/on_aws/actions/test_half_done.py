@@ -16,7 +16,7 @@ from reaper.model import Memory, Mode, Pause, Result, State, StepName
 from reaper.pending import stop_switch
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.call import Call
-from reaper_sandbox.aws.fault import carried_out, denied, error, on, throttled
+from reaper_sandbox.aws.fault import Fault, carried_out, denied, error, garbage, on, throttled
 from reaper_sandbox.aws.server import Server
 
 LOWER, RESIZE = "RegisterScalableTarget", "UpdateEndpointWeightsAndCapacities"
@@ -217,6 +217,15 @@ def test_putting_back_reads_again_before_it_retries(account: Account, server: Se
     assert len(sent) == (1 if fault.lost else 2)
     assert "DescribeScalableTargets" in [c.operation for c in server.calls[sent[0] : sent[-1] if len(sent) > 1 else None]]
     assert "is 2 again" in deployment.mails()[0]
+
+
+@pytest.mark.usefixtures("no_sleep")
+@pytest.mark.parametrize(("fault", "times"), [(garbage(), 1), (throttled(), 8)], ids=["garbage", "throttled"])
+def test_putting_back_looks_again_after_a_look_that_failed(account: Account, server: Server, fault: Fault, times: int):
+    deployment = died(account, server)
+    server.rules.append(on("DescribeScalableTargets", fault, times=times))
+    deployment.sweep()
+    assert (least(account), deployment.changes()) == (2, [LOWER])
 
 
 @pytest.mark.usefixtures("no_sleep")
