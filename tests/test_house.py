@@ -245,8 +245,39 @@ def folders() -> dict[str, int]:
     return dict(lines)
 
 
-FIGURES = {}
-FOLDERS = {}
+FIGURES = {
+    "lines": 40576,
+    "files": 266,
+    "lines of code": 19576,
+    "characters": 1994004,
+    "lines of templates, scripts and styles": 1672,
+    "functions": 2644,
+    "functions with one caller": 907,
+    "parameters only handed on": 1199,
+    "classes": 344,
+    "fmt: skip": 19,
+    "Any": 427,
+}
+FOLDERS = {
+    ".": 5623,
+    "acting": 1563,
+    "aws": 7146,
+    "azure": 5972,
+    "calendars": 790,
+    "cli": 1958,
+    "doctor": 1156,
+    "ledger": 1420,
+    "notices": 3433,
+    "observing": 499,
+    "pending": 1467,
+    "planning": 1094,
+    "policy": 3217,
+    "report": 2450,
+    "savings": 883,
+    "snooze": 972,
+    "stores": 166,
+    "workflow": 767,
+}
 """What the product and its folders may weigh. Lower a figure whenever yours is lower: it never rises, except for a feature that says by how much."""
 
 

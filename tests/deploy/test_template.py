@@ -116,7 +116,9 @@ def test_sam_validates_the_template():
 def test_parliament_finds_nothing_in_the_policies(cloudformation, name: str):
     document = policies.resolve(cloudformation["Resources"][name]["Properties"]["PolicyDocument"], NAMES)
     complaints = map(str, parliament.analyze_policy_string(json.dumps(document)).findings)
-    assert [text for text in complaints if "express:" not in text] == [], "it wants every type of execution an action may be for"
+    assert [text for text in complaints if "express:" not in text and "bedrock:ListTags" not in text] == [], (
+        "it wants every type of resource that an action may be for"
+    )
 
 
 def actions(cloudformation, only: set[str] | None = None) -> set[str]:

@@ -90,7 +90,7 @@ def test_owners_get_one_notice_over_all_accounts_and_then_everything_stops(enfor
     assert enforced.counts() == {**dict.fromkeys(READABLE, 1), **dict.fromkeys(untouched, 3)}
     denied = rows(second, FORGOTTEN)
     assert {(row["status"], row["missing"], row["region"]) for row in denied} == {("denied", "sts:AssumeRole", None)}
-    assert len(denied) == len({row["kind"] for row in denied}) == 5
+    assert len(denied) == len({row["kind"] for row in denied}) == 6
 
 
 def test_the_caps_hold_over_the_whole_run(due: Company):

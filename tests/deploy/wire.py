@@ -63,6 +63,8 @@ def asked_of(call: Call) -> str:
         return f"arn:aws:application-autoscaling:{call.region}:{call.account}:scalable-target/0ec5"
     if call.service == "sagemaker" and "ResourceArn" in parameters:
         return str(parameters["ResourceArn"])
+    if call.action == "bedrock:ListTagsForResource":
+        return str(parameters["resourceARN"])
     if call.operation == "DeleteApp":
         home = parameters.get("SpaceName") or parameters["UserProfileName"]
         return f"{stem}app/{parameters['DomainId']}/{home}/{parameters['AppType']}/{parameters['AppName']}"

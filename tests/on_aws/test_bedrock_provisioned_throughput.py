@@ -8,6 +8,8 @@ from on_aws.conftest import DAY, HOUR, NOW, Sweep
 from reaper.model import Confidence, State, Status, StepName
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.bedrock import throughputs
+from reaper_sandbox.aws.fault import cut, on
+from reaper_sandbox.aws.server import Server
 from reaper_sandbox.aws.signals import Signals
 
 KIND = "bedrock-provisioned-throughput"
@@ -50,3 +52,10 @@ def test_any_call_shows_use(metric: str, account: Account, run_sweep: Sweep):
 def test_states(setup: dict[str, Any], state: State, account: Account, run_sweep: Sweep):
     seed(account, **setup)
     assert [f.case.verdict.state for f in run_sweep(KIND).swept.findings] == [state]
+
+
+@pytest.mark.parametrize(("region", "status"), [("ap-east-1", Status.OK), ("us-east-1", Status.FAILED)])
+def test_no_host_is_a_gap_only_where_aws_offers_the_service(region: str, status: Status, server: Server, run_sweep: Sweep):
+    server.rules.append(on("ListProvisionedModelThroughputs", cut()))
+    [row] = run_sweep(KIND, regions=(region,)).swept.coverage
+    assert row.status is status

@@ -84,12 +84,20 @@ def _dashed(name: str) -> str:
 
 
 def discover(table: Table, cloud: CloudSession) -> Iterator[Resource]:
-    """Every resource of the region, stopped ones too. A row that can't be read hides no other, unless the list's `has` says so."""
+    """Every resource of the region, stopped ones too; none where AWS doesn't offer the service, which has no host there.
+
+    A row that can't be read hides no other, unless the list's `has` says so.
+    """
     listing = table.listing
     every = cloud.paged_rows(
         listing.service, listing.list, listing.rows, *listing.has, token_key=listing.token_key, **{listing.page_size: 100}
     )
-    rows = [row for row in every if table.keep_row is None or table.keep_row(row)]
+    try:
+        rows = [row for row in every if table.keep_row is None or table.keep_row(row)]
+    except CloudError as error:
+        if error.reason is not Reason.UNREACHABLE or cloud.is_over() or cloud.is_offered(listing.service):
+            raise
+        rows = []
     by_arn = _tags_of_rows(table, cloud, rows) if rows else {}
 
     def parse(row: Row) -> Resource:

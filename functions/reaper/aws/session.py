@@ -165,6 +165,13 @@ class CloudSession:
         """
         return self._call(service, operation, want, params, sends_once=False)
 
+    def is_offered(self, service: str) -> bool:
+        """Whether the SDK knows the service in this region, or doesn't know the region at all."""
+        known = {
+            name: self._session.get_available_regions(name, partition_name=self.partition) for name in (service, "sagemaker")
+        }
+        return self.region in known[service] or self.region not in known["sagemaker"]
+
     def change(self, service: str, operation: str, want: str, **params: Any) -> dict[str, Any]:
         """One changing call of an action, sent once: nothing sends it again, and no rate limiter delays it. Arguments and errors as of `call`.
 

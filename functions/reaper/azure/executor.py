@@ -162,8 +162,6 @@ def _start_again(action: StartStop, cloud: CloudSession, compute_id: str, status
     if status in undo.done:
         return UndoResult(because=f"it is already {status}")
     changes.require_settled(status, operation.permission)
-    if status not in undo.needs:
-        raise CloudError(Reason.REFUSED, operation.permission, f"its {action.status_noun} is {status}")
     changes.write(cloud, operation, compute_request(compute_id))
     return UndoResult(because=undo.because, not_restored=undo.lost)
 

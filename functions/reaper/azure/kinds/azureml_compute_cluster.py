@@ -87,8 +87,9 @@ def scaling_text(scale: State) -> str:
 
 
 def set_scaling(cluster_id: str, state: State, scale: Json) -> ArmChange:
-    """What is to stay is sent along, as it was read."""
-    body = {"properties": {"properties": {SETTINGS: {**state[SETTINGS], **scale}}}}
+    """What is to stay is sent along, as it was read: never a member that Azure didn't show."""
+    shown = {key: value for key, value in scale.items() if key in state[SETTINGS]}
+    body = {"properties": {"properties": {SETTINGS: {**state[SETTINGS], **shown}}}}
     return ArmChange(permission=WRITE, path=cluster_id, body=body, method="PATCH")
 
 

@@ -122,7 +122,10 @@ def closer_look(cloud: CloudSession, observations: Sequence[Observation], batch:
     hosted = {key: one for key, one in batch.observations.items() if details_of(one.resource).endpoint_name in endpoints}
     # The rule of the silent one may be shorter than that of an adapter, whose last use counts for it.
     hosted |= _recent_traffic(cloud, [one.resource for one in hosted.values() if window.known.get(one.resource.id)], window)
-    silent = [one for one in hosted.values() if not is_decided(one) and not is_recent(one, window)]
+    settled = {
+        key for key, one in hosted.items() if one.free_because or one.changing_because
+    }  # of one with an odd status, everything is read
+    silent = [one for key, one in hosted.items() if key not in settled and not is_recent(one, window)]
     hosted |= {key_of(one.resource): one for one in _with_all_signals(cloud, silent, window)}
     names = [one.resource.name for one in hosted.values()]
     replies = cloud.map_concurrently(lambda name: cloud.describe(*DESCRIBE, InferenceComponentName=name), names)
