@@ -103,7 +103,7 @@ def test_a_part_that_was_put_back_is_not_gone_on_with(account: Account, server: 
     assert counts(account) == {"a": 1, "b": 3}
 
 
-def test_restore_covers_the_part_before_one_whose_configuration_was(account: Account, server: Server):
+def test_restore_covers_the_part_before_one_whose_config_was_deleted(account: Account, server: Server):
     resource_id = two(account)
     deployment = announced(server)
     deployment.sweep()
