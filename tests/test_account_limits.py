@@ -75,7 +75,7 @@ def test_a_limit_holds_the_account_that_exceeds_it_and_no_other(limits: dict[str
 
 def test_a_reason_names_the_account_if_the_cloud_does():
     named = replace(case(), resource=replace(case().resource, target=replace(TARGET, account_name="ml-prod")))
-    step = limited([named], Limits(max_acts=0)).steps[0]
+    step = limited([named], Limits(max_acts=0))[0]
     assert "1 action in account 123456789012 (ml-prod) exceeds max_acts: 0" in step.because
 
 
@@ -83,15 +83,16 @@ def test_max_share_holds_its_own_kind_in_that_account():
     other = [replace(c, resource=replace(c.resource, kind="sagemaker-notebook", id=f"n-{n}")) for n, c in enumerate([case()] * 8)]
     cases = [*(replace(case(), resource=replace(case().resource, id=f"e-{n}")) for n in range(3)), other[0]]
     busy = count_places([*cases, *other[1:]])
-    limited_plan = limited(cases, Limits(), counts=busy)
-    assert [step.name for step in limited_plan.steps] == [StepName.HOLD] * 3 + [StepName.STOP]
+    steps = limited(cases, Limits(), counts=busy)
+    assert [step.name for step in steps] == [StepName.HOLD] * 3 + [StepName.STOP]
 
 
-def limited(cases: list[Case], limits: Limits, counts: Any = None) -> Any:
+def limited(cases: list[Case], limits: Limits, counts: Any = None) -> list[Step]:
     keys = {holds.account_key(c.resource.target) for c in cases} | {ALL_ACCOUNTS}
     planned = [(c, Step(name=StepName.STOP, because="due")) for c in cases]
     scope = RunScope(run="r", now=NOW, read_places=frozenset())
-    return hold_over_limits(planned, {}, limits, {key: HoldRow() for key in keys}, scope, counts or count_places(cases))
+    rows = {key: HoldRow() for key in keys}
+    return hold_over_limits(planned, {}, limits, rows, scope, counts or count_places(cases))[0]
 
 
 def test_the_runs_own_limit_holds_the_whole_run():
@@ -293,10 +294,10 @@ def test_an_accounts_limits_never_hold_another_account(due: Any, max_acts: int, 
     """Each account's steps are the same alone as together with the others."""
     limits = Limits(max_acts=max_acts, max_share=share, max_usd_per_hour=dollars, run=ROOMY)  # type: ignore[arg-type]
     together = cases_of(due)
-    whole = {c.resource.id: s for c, s in zip(together, limited(together, limits).steps, strict=True)} if together else {}
+    whole = {c.resource.id: s for c, s in zip(together, limited(together, limits), strict=True)} if together else {}
     for account in {a for a, _, _ in due}:
         alone = [c for c in together if c.resource.target.account == account]
-        assert [whole[c.resource.id] for c in alone] == limited(alone, limits).steps
+        assert [whole[c.resource.id] for c in alone] == limited(alone, limits)
 
 
 @settings(max_examples=200, deadline=None)
@@ -304,8 +305,6 @@ def test_an_accounts_limits_never_hold_another_account(due: Any, max_acts: int, 
 def test_no_run_carries_out_more_than_its_limits(due: Any, most: int, run_most: int):
     run = RunLimits(max_acts=run_most, max_share="100%", max_usd_per_hour=10**6)  # type: ignore[arg-type]
     cases = cases_of(due)
-    carried = [
-        c for c, s in zip(cases, limited(cases, Limits(max_acts=most, run=run)).steps, strict=True) if s.name is StepName.STOP
-    ]
+    carried = [c for c, s in zip(cases, limited(cases, Limits(max_acts=most, run=run)), strict=True) if s.name is StepName.STOP]
     assert len(carried) <= run_most
     assert all(count <= most for count in Counter(c.resource.target.account for c in carried).values())

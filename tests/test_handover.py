@@ -13,7 +13,7 @@ from reaper.aws.kinds.sagemaker_endpoint.scale_in import EndpointDetails, ScaleI
 from reaper.calendars.terms import Hours
 from reaper.case import Blocked, Case, Coverage, Evidence, Outcome, Owner, Price, Step
 from reaper.evidence import summarize
-from reaper.handover import Acted, Decided, Decision, KindCalls, Observed
+from reaper.handover import Acted, Decided, Decision, Observed
 from reaper.ledger.rows import Unfinished
 from reaper.model import BilledPart, Confidence, Mode, Resource, Result, Role, Run, State, Status, StepName, Verdict
 from reaper.observation import Reading, Series
@@ -92,9 +92,7 @@ def test_decided_reads_back_as_it_was_dumped():
 
 def test_acted_reads_back_as_it_was_dumped():
     outcome = Outcome(result=Result.DONE, because="done", begun=True, part_done="1 of 2 variants")
-    acted = Acted(
-        run=RUN, target=TARGET, outcomes={"a": outcome}, calls=(KindCalls(kind="k", calls={"a:B": 1}),), coverage=(ROW,)
-    )
+    acted = Acted(run=RUN, target=TARGET, outcomes={"a": outcome}, calls={"k": {"a:B": 1}}, coverage=(ROW,))
     assert handover.load_acted(handover.dump(acted)) == acted
 
 

@@ -15,7 +15,7 @@ from fakes.memory_ledger import InMemoryLedger
 from reaper.case import Case, Step
 from reaper.errors import CloudError, Reason
 from reaper.ledger.rows import RunStatistics
-from reaper.limits import LimitedSteps, hold_over_limits
+from reaper.limits import hold_over_limits
 from reaper.model import Mode, Result, State, Status, StepName
 from reaper.pending import holds
 from reaper.pending.holds import ALL_ACCOUNTS, HoldRow, LimitName, RunScope, Usual
@@ -40,10 +40,11 @@ def fleet(count: int, busy: int = 0, **limits: Any) -> FakeDeployment:
     return deployment
 
 
-def limited(planned: list[tuple[Case, Step]], limits: Limits, scope: RunScope) -> LimitedSteps:
-    """The planned steps under these limits, in a ledger without holds."""
+def limited(planned: list[tuple[Case, Step]], limits: Limits, scope: RunScope) -> tuple[list[Step], Any]:
+    """The planned steps under these limits, in a ledger without holds, and since when they are on hold."""
     rows = {key: HoldRow() for key in (ALL_ACCOUNTS, holds.account_key(TARGET))}
-    return hold_over_limits(planned, {}, limits, rows, scope, count_places(case for case, _ in planned))
+    steps, _, since = hold_over_limits(planned, {}, limits, rows, scope, count_places(case for case, _ in planned))
+    return steps, since
 
 
 def limited_policy(**limits: Any) -> Any:
@@ -339,7 +340,7 @@ def test_share_is_counted_by_kind():
     other = [replace(c, resource=replace(c.resource, kind="sagemaker-notebook")) for c in judged(4, 1)]
     cases = [replace(c, resource=replace(c.resource, id=f"arn:{n}")) for n, c in enumerate(judged(4, 1) + other)]
     acts = [(c, Step(name=StepName.STOP if c.verdict.state is State.IDLE else StepName.NONE, because="due")) for c in cases]
-    steps = limited(acts, Limits(), RunScope(run="r", now=NOW, read_places=frozenset())).steps
+    steps, _ = limited(acts, Limits(), RunScope(run="r", now=NOW, read_places=frozenset()))
     assert [s.name for s in steps].count(StepName.STOP) == 2
 
 
@@ -353,7 +354,7 @@ def caps(*cases: Case, limits: Limits | None = None) -> list[StepName]:
         for n, c in enumerate(cases)
     ]
     look = RunScope(run="r", now=NOW, read_places=frozenset({holds.kind_in_target_of(case())}))
-    return [s.name for s in limited(due, limits or Limits(), look).steps]
+    return [s.name for s in limited(due, limits or Limits(), look)[0]]
 
 
 OFFICE = office_hours.parse_hours("mon-fri 07:00-21:00", "UTC")
@@ -391,9 +392,9 @@ def test_resources_with_tag_hours_count_like_any_other():
 
 def test_actions_in_a_partly_denied_place_are_on_hold_like_the_rest():
     due = [(plain(), Step(name=StepName.STOP, because="due"))]
-    limited_plan = limited(due, Limits(max_acts=0), RunScope(run="r", now=NOW, read_places=frozenset()))
-    assert [s.name for s in limited_plan.steps] == [StepName.HOLD]
-    assert limited_plan.since == {due[0][0].resource.id: {NOW}}
+    steps, since = limited(due, Limits(max_acts=0), RunScope(run="r", now=NOW, read_places=frozenset()))
+    assert [s.name for s in steps] == [StepName.HOLD]
+    assert since == {due[0][0].resource.id: {NOW}}
 
 
 def test_max_usd_per_hour_puts_every_action_on_hold():

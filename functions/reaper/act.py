@@ -16,7 +16,7 @@ from reaper.acting.interruption import settle_interrupted
 from reaper.acting.task import ActContext
 from reaper.case import Coverage, Outcome
 from reaper.coverage import failure_row
-from reaper.handover import Acted, Decided, Decision, KindCalls
+from reaper.handover import Acted, Decided, Decision
 from reaper.model import ACTIONS, Result, Target
 from reaper.pending import stop_switch
 from reaper.pending.intents import earlier_attempt
@@ -55,7 +55,7 @@ def act(decided: Decided, context: ActContext) -> Acted:
         run=decided.run,
         target=target,
         outcomes=outcomes,
-        calls=tuple(KindCalls(kind=kind, calls=dict(count)) for kind, count in calls.items()),
+        calls=calls,
         coverage=(*rows, *(row for row in context.leases.failures if row not in lease_failures)),
         settled=settled,
     )

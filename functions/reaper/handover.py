@@ -105,16 +105,8 @@ class Decided:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KindCalls:
-    """API calls by permission that acting took for one kind."""
-
-    kind: str
-    calls: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Acted:
-    """What `act` did on one target: the outcomes by resource id, the API calls, and a row for each failure.
+    """What `act` did on one target: the outcomes by resource id, the API calls by kind and permission, and a row for each failure.
 
     `settled`: interrupted actions of earlier runs that were settled, whose owners have no mail yet.
     """
@@ -122,7 +114,7 @@ class Acted:
     run: Run
     target: Target
     outcomes: Mapping[str, Outcome] = field(default_factory=dict)
-    calls: tuple[KindCalls, ...] = ()
+    calls: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     coverage: tuple[Coverage, ...] = ()
     settled: tuple[UntoldAction, ...] = ()
 

@@ -33,18 +33,6 @@ RELEASE_ALL = "--all"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LimitedSteps:
-    """One step for each case, in the same order, and the hold rows after this run.
-
-    `since`: when each hold over a resource began, by resource ID.
-    """
-
-    steps: list[Step]
-    rows: dict[str, HoldRow]
-    since: Mapping[str, frozenset[datetime]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Caps:
     """The caps of an account, or of the whole run. `where` and `prefix` name it and its keys in reasons. `has_kinds`: a share holds its own
     kind only. `needs_price`: what has no price is on hold.
@@ -70,8 +58,10 @@ def hold_over_limits(
     rows: HoldRows,
     scope: RunScope,
     counts: PlaceCounts,
-) -> LimitedSteps:
-    """The steps, with every stop and delete that a limit or a jump forbids turned into `hold`. What a release covers counts toward no limit."""
+) -> tuple[list[Step], dict[str, HoldRow], dict[str, frozenset[datetime]]]:
+    """The steps, with every stop and delete that a limit or a jump forbids turned into `hold`; the rows after this run; and by resource ID since
+    when it is on hold. What a release covers counts toward no limit.
+    """
     ending = [case for case, step in planned if step.name in ENDING_ACTIONS]
     # By ID: some IDs occur more than once in a list.
     jumped = {case.resource.id: _jumps_over(case, rows) for case in ending}
@@ -82,13 +72,9 @@ def hold_over_limits(
         case.resource.id: jumped[case.resource.id] or ([] if case.resource.id in released else _holds_over(case, after))
         for case in ending
     }
-    return LimitedSteps(
-        steps=[_held_step(step, case, over.get(case.resource.id, ())) for case, step in planned],
-        rows=after,
-        since={
-            resource_id: frozenset(why.since for why in reasons if why.since) for resource_id, reasons in over.items() if reasons
-        },
-    )
+    steps = [_held_step(step, case, over.get(case.resource.id, ())) for case, step in planned]
+    since = {id_: frozenset(why.since for why in reasons if why.since) for id_, reasons in over.items() if reasons}
+    return steps, after, since
 
 
 def step_under_jumps(decision: Decision, rows: HoldRows) -> Step:

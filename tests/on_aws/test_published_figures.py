@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from reaper.aws.functions.delivery import publish_figures, stack_name
-from reaper.report.figures import Figure, Unit
+from reaper.report.figures import Figure
 
 STACK = "arn:aws:cloudformation:us-east-1:123456789012:stack/team-a/5b5e"
 IDLE = Figure(name="Idle", value=2)
-SECONDS = Figure(name="SweepSeconds", value=1.5, unit=Unit.SECONDS)
-DOLLARS = Figure(name="IdleUSDPerHour", value=3.25, unit=Unit.NONE, kind="sagemaker-endpoint")
+SECONDS = Figure(name="SweepSeconds", value=1.5, unit="Seconds")
+DOLLARS = Figure(name="IdleUSDPerHour", value=3.25, unit="None", kind="sagemaker-endpoint")
 
 
 def printed(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ import pytest
 from fakes.builders import DAY, HOUR, NOW, resource, rule
 from reaper.case import Case, Finding, Outcome, Owner, Price, Step
 from reaper.model import AnnouncedAction, BilledPart, Confidence, Memory, Result, State, StepName, Verdict
-from reaper.savings.credit import Cause, Counted, Look, Saving, Span, await_prompted, begin_saving, count
+from reaper.savings.credit import Cause, Look, Saving, Span, await_prompted, begin_saving, count
 
 ACTED = NOW.replace(minute=0)
 MONTH = 30 * DAY
@@ -60,19 +60,15 @@ def look(after: float, of: Case | None, memory: Memory = STOPPED) -> Look:
     return Look(at=at, over_at=at + timedelta(minutes=2), case=of, memory=memory)
 
 
-def hours(counted: Counted) -> float:
-    return (counted.credit.until - counted.credit.since) / HOUR if counted.credit else 0.0
-
-
 def played(of: Saving, *looks: Look) -> tuple[Saving | None, float]:
     """The saving after these looks, and the hours that they credit."""
     total, still = 0.0, of
     for one in looks:
-        counted = count(still, one)
-        total += hours(counted)
-        if counted.saving is None:
+        after, credit = count(still, one)
+        total += (credit.until - credit.since) / HOUR if credit else 0.0
+        if after is None:
             return None, total
-        still = counted.saving
+        still = after
     return still, total
 
 
@@ -168,9 +164,9 @@ def test_the_rate_is_that_of_the_action():
     assert begun.rate == replace(PRICE, usd_per_hour=2.0)
     assert (begun.at, begun.cause, begun.ends_at) == (ACTED, Cause.OURS, ACTED + MONTH)
     dearer = replace(IDLE, price=replace(PRICE, usd_per_hour=9.0), usd_per_hour=9.0)
-    counted = count(begun, look(6, dearer))
-    assert counted.saving
-    assert counted.saving.rate == begun.rate
+    still, _ = count(begun, look(6, dearer))
+    assert still
+    assert still.rate == begun.rate
 
 
 def test_counting_begins_once_the_call_was_made():
@@ -302,7 +298,7 @@ def test_what_autoscaling_may_end_is_never_prompted():
 
 def test_credits_are_whole_seconds_that_never_overlap():
     begun = saving(looked_at=ACTED)
-    first = count(begun, Look(at=ACTED + timedelta(hours=1, microseconds=7), over_at=NOW, case=IDLE, memory=STOPPED))
-    assert first.credit == Span(ACTED, ACTED + HOUR)
-    assert first.saving
-    assert first.saving.looked_at == ACTED + HOUR
+    still, credit = count(begun, Look(at=ACTED + timedelta(hours=1, microseconds=7), over_at=NOW, case=IDLE, memory=STOPPED))
+    assert credit == Span(ACTED, ACTED + HOUR)
+    assert still
+    assert still.looked_at == ACTED + HOUR

@@ -8,8 +8,9 @@ from datetime import timedelta
 
 import pytest
 
-from reaper.aws.functions.alarms import OUTSIDE, AlarmRun, run_on_alarms
-from reaper.aws.functions.event import AlarmedEndpoint, AlarmedEndpoints
+from reaper.aws.functions.alarms import is_left_to_another, run_on_alarms
+from reaper.aws.functions.event import AlarmedEndpoint
+from reaper.case import Report
 from reaper.coverage import OWN
 from reaper.ledger.rows import Unfinished
 from reaper.ledger.unreached import UNREACHED_ROW
@@ -24,25 +25,23 @@ from workflow.conftest import DAY, NOW, Scene
 ACCOUNT = "123456789012"
 
 
-def alarmed(*names: str, account: str = ACCOUNT) -> AlarmedEndpoints:
+def alarmed(*names: str, account: str = ACCOUNT) -> set[AlarmedEndpoint]:
     """Alarms on endpoints named for their regions."""
-    return AlarmedEndpoints(
-        endpoints=frozenset(
-            AlarmedEndpoint(account=account, region=name.removeprefix("quiet-"), name=name)
-            for name in names or ("quiet-us-east-1",)
-        )
-    )
+    return {
+        AlarmedEndpoint(account=account, region=name.removeprefix("quiet-"), name=name) for name in names or ("quiet-us-east-1",)
+    }
 
 
-def alarm_run(scene: Scene, what: AlarmedEndpoints) -> AlarmRun:
+def alarm_run(scene: Scene, what: set[AlarmedEndpoint]) -> tuple[Report | None, int]:
     settings = scene.workflow.settings
     assert settings.policy
     return run_on_alarms(what, settings, load_policy(settings.policy), lambda: scene.server.now, print, None)
 
 
-def steps(ran: AlarmRun) -> dict[str, tuple[str, str]]:
-    assert ran.report
-    return {f.case.resource.name: (f.step.name.value, f.outcome.result.value) for f in ran.report.findings}
+def steps(ran: tuple[Report | None, int]) -> dict[str, tuple[str, str]]:
+    report, _ = ran
+    assert report
+    return {f.case.resource.name: (f.step.name.value, f.outcome.result.value) for f in report.findings}
 
 
 def test_the_owner_of_an_alarmed_endpoint_is_notified(scene: Scene):
@@ -59,7 +58,7 @@ def test_the_notice_about_an_alarm_names_the_date_after_a_freeze(scene: Scene):
     frozen = scene.policy.replace("defaults: {", "defaults: {freeze: [year-end], ")
     calendars = "calendars: {year-end: {dates: [2026-11-20/2026-12-31]}}\n"
     scene.use(lambda settings: replace(settings, policy=f"{frozen}{calendars}"))
-    report = alarm_run(scene, alarmed()).report
+    report, _ = alarm_run(scene, alarmed())
     assert report
     assert [row for row in report.coverage if row.cloud == OWN] == []
     [mail] = scene.mails()
@@ -116,8 +115,8 @@ def test_an_alarm_run_leaves_no_lease_behind(scene: Scene):
 def test_nothing_is_mailed_while_another_run_has_the_target(scene: Scene):
     target = Target(cloud="aws", account=ACCOUNT, region="us-east-1")
     assert scene.ledger.take_lease(target, "the scheduled run", scene.server.now, timedelta(minutes=15))
-    ran = alarm_run(scene, alarmed())
-    assert ran.is_skipped
+    report, _ = alarm_run(scene, alarmed())
+    assert is_left_to_another(report)
     assert scene.mails() == []
     assert scene.ledger.lease_holder(target, scene.server.now) == "the scheduled run"
 
@@ -128,10 +127,10 @@ def test_a_ledger_that_fails_is_not_taken_for_another_run(scene: Scene):
     odd = ("lease", "", "aws/123456789012/us-east-1", None, "9999", "{}")
     ledger.execute("INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?, ?, ?)", odd)
     ledger.commit()
-    ran = alarm_run(scene, alarmed())
-    assert ran.report
-    assert (ran.is_skipped, len(scene.mails())) == (False, 1)
-    assert any(row.kind == "ledger" for row in ran.report.coverage)
+    report, _ = alarm_run(scene, alarmed())
+    assert report
+    assert (is_left_to_another(report), len(scene.mails())) == (False, 1)
+    assert any(row.kind == "ledger" for row in report.coverage)
 
 
 def test_an_endpoint_in_use_is_left_alone(scene: Scene):
@@ -147,9 +146,8 @@ def test_an_endpoint_in_use_is_left_alone(scene: Scene):
         pytest.param(alarmed("quiet-ap-south-1"), id="another region"),
     ],
 )
-def test_what_is_outside_the_deployment_is_dropped_and_counted(scene: Scene, outside: AlarmedEndpoints):
-    ran = alarm_run(scene, outside)
-    assert (ran.report, ran.dropped) == (None, {OUTSIDE: 1})
+def test_what_is_outside_the_deployment_is_dropped_and_counted(scene: Scene, outside: set[AlarmedEndpoint]):
+    assert alarm_run(scene, outside) == (None, 1)
 
 
 def test_an_alarm_run_leaves_open_actions_elsewhere_to_the_scheduled_run(scene: Scene):
@@ -173,8 +171,8 @@ def test_an_alarm_run_leaves_open_actions_elsewhere_to_the_scheduled_run(scene: 
 def test_a_region_that_the_sdk_does_not_know_hides_no_other_alarm(scene: Scene):
     scene.use(lambda settings: replace(settings, regions=("all",)))
     odd = AlarmedEndpoint(account=ACCOUNT, region="xx-nowhere-1", name="churn")
-    ran = alarm_run(scene, AlarmedEndpoints(endpoints=alarmed().endpoints | {odd}))
-    assert (ran.dropped, steps(ran)) == ({OUTSIDE: 1}, {"quiet-us-east-1": ("warn", "done")})
+    ran = alarm_run(scene, alarmed() | {odd})
+    assert (ran[1], steps(ran)) == (1, {"quiet-us-east-1": ("warn", "done")})
 
 
 def test_an_audit_deployment_only_looks(scene: Scene):
@@ -195,4 +193,4 @@ def test_an_open_action_is_left_to_the_scheduled_run(due: Scene, days: int):
     ran = alarm_run(due, alarmed())
     assert steps(ran)["quiet-us-east-1"] == ("none", "planned")
     assert due.ledger.recall([arn], now)[arn].last_action_result is None
-    assert "hasn't been settled" in "".join(f.step.because for f in (ran.report.findings if ran.report else ()))
+    assert "hasn't been settled" in "".join(f.step.because for f in (ran[0].findings if ran[0] else ()))

@@ -88,12 +88,12 @@ def _wrapped(text: str, wide: bool) -> str:
 def _search_settings(base: Settings, resource_id: str, typed: SearchOptions) -> Settings:
     """Settings to look for the resource: where the options say, else where its ID says."""
     target = target_of(resource_id)
-    cloud = typed.cloud or CloudName(target.cloud if target else "all")
+    cloud = typed.cloud or ("all" if target is None else "aws" if target.cloud == "aws" else "azure")
     account, region, subscription = typed.account, typed.region, typed.subscription
-    if target and target.cloud == cloud == CloudName.AWS:
+    if target and target.cloud == cloud == "aws":
         account = account or (None if typed.organization or typed.ou else [target.account])
         region = region or ([target.region] if target.region else None)
-    if target and target.cloud == cloud == CloudName.AZURE and not typed.management_group:
+    if target and target.cloud == cloud == "azure" and not typed.management_group:
         subscription = subscription or [target.account]
     places = replace(typed, cloud=cloud, account=account, region=region, subscription=subscription)
     return with_places(base, places)

@@ -13,9 +13,8 @@ import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from enum import StrEnum
 from functools import cache, partial
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import typer
 
@@ -39,14 +38,7 @@ OTHER_ACCOUNT = (
 )
 
 
-class CloudName(StrEnum):
-    """The clouds that --cloud accepts."""
-
-    AWS = "aws"
-    AZURE = "azure"
-    ALL = "all"
-
-
+CloudName = Literal["aws", "azure", "all"]
 RepeatedOption = list[str] | None
 KindOption = Annotated[
     RepeatedOption, typer.Option("--kind", help="Kinds of resources, repeated or comma-separated; globs allowed")
@@ -62,7 +54,7 @@ MODE_HELP = (
 class PlaceOptions:
     """The options of places, as they were typed."""
 
-    cloud: Annotated[CloudName | None, typer.Option(help="Cloud to sweep")] = CloudName.ALL
+    cloud: Annotated[CloudName | None, typer.Option(help="Cloud to sweep")] = "all"
     account: Annotated[RepeatedOption, typer.Option(help="AWS account IDs, repeated or comma-separated")] = None
     organization: Annotated[bool, typer.Option("--organization", help="Every active AWS account of the organization")] = False
     ou: Annotated[
@@ -134,7 +126,7 @@ def with_places(base: Settings, typed: PlaceOptions, kind: RepeatedOption = None
     Raises SettingsError for an empty or invalid option, one that --cloud excludes, two that don't go together, and excluded accounts
     without an organization to exclude them from.
     """
-    cloud = (typed.cloud or CloudName.ALL).value
+    cloud = typed.cloud or "all"
     _require_valid_together(cloud, typed, kind)
     scope = None
     if typed.account or typed.organization or typed.ou:

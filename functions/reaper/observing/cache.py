@@ -15,7 +15,7 @@ import re
 import struct
 import threading
 import zlib
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
@@ -70,23 +70,17 @@ class ConfigurationCache:
         self.report_failure(text)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stored:
-    """What the rows of one target and kind hold, and the rows themselves, in order."""
-
-    descriptions: Mapping[str, CachedDescription] = field(default_factory=dict)
-    uses: LastUses = field(default_factory=dict)
-    rows: tuple[NamedRow, ...] = ()
-
-
 @dataclass(slots=True, kw_only=True)
 class KindCache:
-    """The cache of one sweep for one target and kind. What is `stored` is read once. For one thread."""
+    """The cache of one sweep for one target and kind. For one thread. Once it `is_read` it has the rows of earlier sweeps, in order, and what they hold."""
 
     cache: ConfigurationCache
     target: Target
     kind: str
-    stored: Stored | None = None
+    is_read: bool = False
+    rows: Sequence[NamedRow] = ()
+    descriptions: dict[str, CachedDescription] = field(default_factory=dict)
+    uses: dict[bytes, LastUse] = field(default_factory=dict)
 
     def row_name(self, number: int) -> str:
         """The name of a row, from 0 on."""
@@ -123,15 +117,18 @@ def read_cached(shelf: KindCache, ids: Iterable[str]) -> dict[str, CachedDescrip
     return {resource_id: stored[resource_id] for resource_id in ids if resource_id in stored}
 
 
-def read_stored(shelf: KindCache) -> Stored:
-    """What earlier sweeps stored; nothing if the ledger fails. A row that makes no sense has nothing and is replaced."""
-    if shelf.stored is None:
+def read_stored(shelf: KindCache) -> KindCache:
+    """The same with what earlier sweeps stored; nothing if the ledger fails. A row that makes no sense has nothing and is replaced."""
+    if not shelf.is_read:
         try:
-            shelf.stored = _read_rows(shelf)
+            shelf.rows = _read_rows(shelf)
         except ReaperError as error:
             shelf.cache.turn_off(f"the cache of earlier sweeps can't be read: {error}")
-            shelf.stored = Stored()
-    return shelf.stored
+        for row in shelf.rows:
+            shelf.descriptions |= _unpack(row)
+            shelf.uses |= _unpack_uses(row)
+        shelf.is_read = True
+    return shelf
 
 
 def write_cached(
@@ -190,22 +187,16 @@ def _write_row(shelf: KindCache, number: int, columns: Mapping[str, str]) -> Non
         _ask_ledger(cache, lambda: cache.ledger.write_row(name, columns, row.version))
 
 
-def _read_rows(shelf: KindCache) -> Stored:
+def _read_rows(shelf: KindCache) -> Sequence[NamedRow]:
     """Every row: the first, and those that it speaks of in one request. Raises ReaperError."""
     ledger = shelf.cache.ledger
     first = _ask_ledger(shelf.cache, lambda: ledger.read_row(shelf.row_name(0)))
     if first is None:
-        return Stored()
+        return ()
     count = first.values.get(ROWS_COLUMN, "")
     names = [shelf.row_name(number) for number in range(1, min(MAX_ROWS, int(count)))] if COUNT_PATTERN.fullmatch(count) else []
     others = _ask_ledger(shelf.cache, lambda: ledger.read_rows(names)) if names else {}
-    rows = (first, *(row for name in names if (row := (others or {}).get(name))))
-    descriptions: dict[str, CachedDescription] = {}
-    uses: dict[bytes, LastUse] = {}
-    for row in rows:
-        descriptions |= _unpack(row)
-        uses |= _unpack_uses(row)
-    return Stored(descriptions=descriptions, uses=uses, rows=rows)
+    return first, *(row for name in names if (row := (others or {}).get(name)))
 
 
 def _ask_ledger(cache: ConfigurationCache, question: Callable[[], T]) -> T | None:

@@ -163,13 +163,12 @@ def _after_caps(planned: Sequence[Planned], rows: HoldRows, counts: PlaceCounts,
     known = [each for each in planned if each.is_known]
     cases = [(each.decision.reported_case, each.decision.step) for each in known]
     memories = {each.decision.case.resource.id: each.memory for each in known}
-    limited = limits.hold_over_limits(cases, memories, swept.policy.limits, rows, swept.scope, counts)
-    steps, since = iter(limited.steps), limited.since
-    after = list(planned)
+    steps, rows, since = limits.hold_over_limits(cases, memories, swept.policy.limits, rows, swept.scope, counts)
+    remaining, after = iter(steps), list(planned)
     for index, each in enumerate(planned):
-        if each.is_known and (step := next(steps)).name is StepName.HOLD:
+        if each.is_known and (step := next(remaining)).name is StepName.HOLD:
             after[index] = _with_step(each, step, since.get(each.decision.case.resource.id, ()))
-    return after, limited.rows
+    return after, rows
 
 
 def _planned_again(planned: Planned, memory: Memory, now: datetime, acting: bool) -> Planned:

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 from reaper import registry
 from reaper.case import Report, money_of
@@ -22,21 +21,15 @@ MAX_TAGS = 20
 """Values of the first key of `report.tags` with figures of their own. CloudWatch bills each."""
 
 
-class Unit(StrEnum):
-    """What a value counts, by CloudWatch's name for it. `none` is US dollars, or US dollars an hour."""
-
-    COUNT = "Count"
-    SECONDS = "Seconds"
-    NONE = "None"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """One number of a run. `kind`, `tag`: the kind, or the value of the first key of `report.tags`, that it is about; else the whole run."""
+    """One number of a run. `unit`: by CloudWatch's name for it; `None` is US dollars, or US dollars an hour. `kind`, `tag`: the kind, or the value
+    of the first key of `report.tags`, that it is about; else the whole run.
+    """
 
     name: str
     value: float
-    unit: Unit = Unit.COUNT
+    unit: Literal["Count", "Seconds", "None"] = "Count"
     kind: str | None = None
     tag: str | None = None
 
@@ -51,7 +44,7 @@ def run_figures(report: Report) -> tuple[Figure, ...]:
     return (
         Figure(name="Resources", value=sums.resources),
         *(Figure(name=state.value.capitalize(), value=sums.by_state[state.value]) for state in State),
-        Figure(name="IdleUSDPerHour", value=sums.idle_usd_per_hour, unit=Unit.NONE),
+        Figure(name="IdleUSDPerHour", value=sums.idle_usd_per_hour, unit="None"),
         Figure(name="UnpricedIdle", value=sums.unpriced_idle),
         Figure(name="Acted", value=len(actions.done)),
         Figure(name="ActsFailed", value=len(actions.failed)),
@@ -61,14 +54,10 @@ def run_figures(report: Report) -> tuple[Figure, ...]:
         Figure(name="CoverageGaps", value=gaps),
         Figure(name="Failures", value=gaps + len(report.own_failures)),
         Figure(name="Calls", value=sums.calls),
-        Figure(name="SweepSeconds", value=seconds, unit=Unit.SECONDS),
+        Figure(name="SweepSeconds", value=seconds, unit="Seconds"),
         Figure(name="Skipped", value=int(is_skipped(report.coverage))),
         # None without savings, so that a ledger that can't be read never looks like $0.
-        *(
-            [Figure(name="SavedUSDMonthToDate", value=report.savings.month.ours.saved_usd, unit=Unit.NONE)]
-            if report.savings
-            else ()
-        ),
+        *([Figure(name="SavedUSDMonthToDate", value=report.savings.month.ours.saved_usd, unit="None")] if report.savings else ()),
         *_kind_figures(report),
         *_tag_figures(report),
     )
@@ -104,9 +93,9 @@ def _tag_figures(report: Report) -> Iterable[Figure]:
     """
     for group in summary.team_costs(report, MAX_TAGS):
         name = "other" if group.others else group.name.encode("ascii", "replace").decode()
-        yield Figure(name="USDPerHour", value=round(group.money.usd_per_hour, 4), unit=Unit.NONE, tag=name)
+        yield Figure(name="USDPerHour", value=round(group.money.usd_per_hour, 4), unit="None", tag=name)
         idle = summary.idle_money(group.findings)
-        yield Figure(name="IdleUSDPerHour", value=round(idle.usd_per_hour, 4), unit=Unit.NONE, tag=name)
+        yield Figure(name="IdleUSDPerHour", value=round(idle.usd_per_hour, 4), unit="None", tag=name)
 
 
 def _kind_figures(report: Report) -> Iterable[Figure]:
@@ -114,4 +103,4 @@ def _kind_figures(report: Report) -> Iterable[Figure]:
     for kind in sorted({row.kind for row in report.cloud_rows} & set(registry.kind_names())):
         money = money_of(f for f in report.idle if f.case.resource.kind == kind)
         yield Figure(name="Idle", value=money.count, kind=kind)
-        yield Figure(name="IdleUSDPerHour", value=round(money.usd_per_hour, 4), unit=Unit.NONE, kind=kind)
+        yield Figure(name="IdleUSDPerHour", value=round(money.usd_per_hour, 4), unit="None", kind=kind)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from hashlib import sha256
@@ -242,22 +241,13 @@ def _json_text(value: Any) -> str:
     return json.dumps(value, allow_nan=False, separators=(",", ":")).translate(SCRIPT_ESCAPES)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChartBar:
-    """What a group has idle; `proven` and `likely` are percentages of the longest bar."""
-
-    group: summary.CostGroup
-    proven: float
-    likely: float
-
-
-def chart_bars(report: Report, label: Callable[[Finding], str]) -> list[ChartBar]:
-    """One bar for each label of idle resources, most expensive first."""
+def chart_bars(report: Report, label: Callable[[Finding], str]) -> list[tuple[summary.CostGroup, float, float]]:
+    """The idle resources of each label, most expensive first, with their proven and likely costs as percentages of the longest bar."""
     groups = summary.groups_by_cost(report.idle, label, MAX_BARS)
     longest = max((group.money.usd_per_hour for group in groups), default=0) or 1
     bars = []
     for group in groups:
         by_evidence = [[f for f in group.findings if f.case.verdict.confidence is sure] for sure in Confidence]
         proven, likely = (round(100 * money_of(same).usd_per_hour / longest, 2) for same in by_evidence)
-        bars.append(ChartBar(group=group, proven=proven, likely=likely))
+        bars.append((group, proven, likely))
     return bars

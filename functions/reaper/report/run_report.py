@@ -30,9 +30,9 @@ def run_coverage(
             same_place.append(row)
     observed = [row for same_place in by_place.values() for row in same_place]
     calls = {
-        (target_acted.target.cloud, target_acted.target.account, target_acted.target.region, kind.kind): kind.calls
+        (target_acted.target.cloud, target_acted.target.account, target_acted.target.region, kind): count
         for target_acted in acted
-        for kind in target_acted.calls
+        for kind, count in target_acted.calls.items()
     }
     newer = with_replaced_rows(observed, [row for row in decided.coverage if not row.is_own])
     cloud_rows = tuple(replace(row, calls={**Counter(row.calls) + Counter(calls.get(place_name(row), {}))}) for row in newer)

@@ -84,12 +84,8 @@ class Look:
     memory: Memory
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Counted:
-    """A saving after a look, None if it has ended, and the time that is credited."""
-
-    saving: Saving | None
-    credit: Span | None = None
+Counted = tuple[Saving | None, Span | None]
+"""A saving after a look, None if it has ended, and the time that is credited."""
 
 
 def begin_saving(finding: Finding, parts_left: Parts, tag_keys: Collection[str], horizon: timedelta) -> Saving | None:
@@ -154,12 +150,12 @@ def count(saving: Saving, look: Look) -> Counted:
         return _count_waiting(saving, look)
     ended_at = _ended_by_reaper_at(saving, look)
     if ended_at and ended_at <= look.at:
-        return Counted(saving=None, credit=_credit(saving, ended_at))
-    counted = _count_look(saving, look)
-    if ended_at is None or counted.saving is None:
-        return counted
-    spans = [span for span in (counted.credit, _credit(counted.saving, ended_at)) if span]
-    return Counted(saving=None, credit=Span(spans[0].since, spans[-1].until) if spans else None)
+        return None, _credit(saving, ended_at)
+    still, credited = _count_look(saving, look)
+    if ended_at is None or still is None:
+        return still, credited
+    spans = [span for span in (credited, _credit(still, ended_at)) if span]
+    return None, Span(spans[0].since, spans[-1].until) if spans else None
 
 
 def is_over(saving: Saving, look: Look) -> bool:
@@ -180,12 +176,12 @@ def _count_waiting(saving: Saving, look: Look) -> Counted:
     """A prompted saving begins when its owner stopped the resource. What vanished may have been deleted for any reason."""
     case, later = look.case, (look.memory.last_call_at, look.memory.snoozed_at)
     if case is None or any(moment and moment > saving.at for moment in later) or _was_used_since(case, saving.at):
-        return Counted(saving=None)
+        return None, None
     changed = case.resource.changed
     if case.verdict.state in {State.IDLE, State.UNKNOWN}:
-        return Counted(saving=saving)
+        return saving, None
     if case.resource.parts != () or changed is None or changed <= saving.at or _is_recreated(case, saving):
-        return Counted(saving=None)
+        return None, None
     begun = replace(
         saving,
         is_waiting=False,
@@ -212,7 +208,7 @@ def _ended_by_reaper_at(saving: Saving, look: Look) -> datetime | None:
 
 def _count_look(saving: Saving, look: Look) -> Counted:
     if look.at <= saving.looked_at:
-        return Counted(saving=saving)
+        return saving, None
     case, called_at, own_call_at = look.case, look.memory.last_call_at, _own_call_at(saving, look)
     known = replace(saving, called_at=max(saving.called_at, called_at or saving.called_at))
     if case is None:
@@ -222,16 +218,16 @@ def _count_look(saving: Saving, look: Look) -> Counted:
     # Some kinds note a change whenever a job comes and goes: it is none if its shape is that of the last look.
     is_same = case.resource.fingerprint is not None and saving.fingerprint in {None, case.resource.fingerprint}
     if _is_recreated(case, saving) or (is_changed and not is_same):
-        return Counted(saving=None)
+        return None, None
     known = replace(known, fingerprint=case.resource.fingerprint)
     is_at_rest = _is_at_rest(case, saving, own_call_at, look.at)
     if is_at_rest and not is_changed:
         return _counted_on(known, look)
     state, parts = case.verdict.state, case.resource.parts
     if not is_at_rest and state not in {State.ACTIVE, State.UNKNOWN} and look.at < own_call_at + CONFIRM_WITHIN:
-        return Counted(saving=saving)  # the action may not show yet
+        return saving, None  # the action may not show yet
     if not is_at_rest and parts is not None and not _is_within(parts, saving.parts_left):
-        return Counted(saving=None)
+        return None, None
     # Only what a look has shown by its end is at rest from then on.
     looked_at = look.over_at if is_at_rest else look.at
     return _counted(replace(known, resting=is_at_rest, looked_at=_whole_second(looked_at)), look)
@@ -245,7 +241,7 @@ def _counted_on(saving: Saving, look: Look) -> Counted:
 
 
 def _counted(saving: Saving, look: Look, credit: Span | None = None) -> Counted:
-    return Counted(saving=None if look.at >= saving.ends_at else saving, credit=credit)
+    return None if look.at >= saving.ends_at else saving, credit
 
 
 def _credit(saving: Saving, until: datetime) -> Span | None:

@@ -94,10 +94,9 @@ def _record_target(target: Target, findings: Sequence[Finding], kinds: Collectio
         if saving.subject.kind not in kinds:
             counted += [(row, None)] if credit.is_over(saving, look) else []
             continue
-        after = credit.count(saving, look)
-        if after.credit:
-            credited.append((after.saving or saving, after.credit))
-        still = after.saving
+        still, span = credit.count(saving, look)
+        if span:
+            credited.append((still or saving, span))
         if still and still.is_waiting and case and case.verdict.state is State.IDLE:
             still = awaited.get(comparable_id(id_))
         counted.append((row, still))

@@ -16,10 +16,9 @@ import shlex
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from functools import partial
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from reaper.doctor.check import CheckStatus, Right, unasked_rights
 from reaper.errors import CloudError, Reason
@@ -57,15 +56,6 @@ ELSEWHERE = "in other accounts the doctor's session can only read what a sweep r
 ELSEWHERE_FIX = "To check them, run reaper doctor --mode enforce with credentials of that account."
 
 
-class PrincipalType(StrEnum):
-    """What IAM can attach a policy to, or not."""
-
-    ROLE = "role"
-    USER = "user"
-    SSO_ROLE = "sso-role"
-    OTHER = "other"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
     """Who asks. `name`: of the role or user; a role's path isn't in the ARN that STS shows. `partition`: `aws`, `aws-cn` or `aws-us-gov`.
@@ -74,7 +64,7 @@ class Principal:
     """
 
     arn: str
-    type: PrincipalType
+    type: Literal["role", "user", "sso-role", "other"]
     name: str
     partition: str
     account: str
@@ -89,10 +79,9 @@ def parse_principal(arn: str) -> Principal:
     _, partition, _, _, account, resource = parts
     sort, _, rest = resource.partition("/")
     name = rest.partition("/")[0] if sort == "assumed-role" else rest.rpartition("/")[2]
+    type_: Literal["role", "user", "sso-role", "other"] = "user" if sort == "user" else "other"
     if sort in {"assumed-role", "role"}:
-        type_ = PrincipalType.SSO_ROLE if name.startswith(SSO_PREFIX) else PrincipalType.ROLE
-    else:
-        type_ = PrincipalType.USER if sort == "user" else PrincipalType.OTHER
+        type_ = "sso-role" if name.startswith(SSO_PREFIX) else "role"
     return Principal(arn=":".join(parts), type=type_, name=name, partition=partition, account=account)
 
 
@@ -121,9 +110,9 @@ def grant_line(principal: Principal, permission: str, resource: str) -> str:
     policy = f"reaper-{permission.replace(':', '-')}"
     if resource != ANY:
         policy += f"-{sha256(resource.encode()).hexdigest()[:8]}"
-    if (who := principal.type.value) in {"role", "user"}:
+    if (who := principal.type) in {"role", "user"}:
         return f"aws iam put-{who}-policy --{who}-name {principal.name} --policy-name {policy} --policy-document {document}"
-    is_sso = principal.type is PrincipalType.SSO_ROLE
+    is_sso = principal.type == "sso-role"
     where = f"the permission set of {principal.name} in IAM Identity Center" if is_sso else principal.arn
     return f"Add this statement to {where}: {json.dumps(statement)}"
 
@@ -152,7 +141,7 @@ def simulated_rights(sessions: Sequence[CloudSession], request: Request) -> list
     place = f"account {principal.account}"
     if principal.arn.endswith(":root"):
         return [Right(permission=action, place=place) for action in request.actions]
-    if principal.type is PrincipalType.OTHER:
+    if principal.type == "other":
         return unasked_rights(request.actions, place, f"IAM simulates roles and users only, not {principal.arn}")
     errors: list[CloudError] = []
     for session in sessions:

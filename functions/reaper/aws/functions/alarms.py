@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from reaper.aws import targets
 from reaper.aws.functions.delivery import log_gaps, logger, publish_figures
-from reaper.aws.functions.event import KINDS, AlarmedEndpoint, AlarmedEndpoints, alarmed_endpoints, event_settings
+from reaper.aws.functions.event import KINDS, AlarmedEndpoint, alarmed_endpoints, endpoint_of, event_settings
 from reaper.case import Report
 from reaper.decide import OTHER_RUN, DecideContext
 from reaper.model import Account, Mode
@@ -30,47 +30,40 @@ from reaper.settings import Settings
 OUTSIDE = "outside the deployment's accounts and regions"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlarmRun:
-    """The result of a batch of alarms: the report, None if nothing was left to look at, and the events that were dropped, by reason."""
-
-    report: Report | None
-    dropped: dict[str, int]
-
-    @property
-    def is_skipped(self) -> bool:
-        """Whether another run was processing every target: it sees the same."""
-        findings = self.report.findings if self.report else ()
-        return bool(findings) and all(finding.step.because == OTHER_RUN for finding in findings)
-
-
 def run_on_alarms(
-    alarmed: AlarmedEndpoints,
+    endpoints: Collection[AlarmedEndpoint],
     settings: Settings,
     source: PolicySource,
     clock: Callable[[], datetime],
     progress: Callable[[str], None],
     deadline: datetime | None,
-) -> AlarmRun:
-    """Observe the endpoints and notify their owners, one message for each. Raises ReaperError if nothing can be swept."""
+) -> tuple[Report | None, int]:
+    """Observe the endpoints and notify their owners, one message for each. Returns the report, None if nothing was left to look at, and how many
+    endpoints are outside what the deployment sweeps. Raises ReaperError if nothing can be swept.
+    """
     kinds = tuple(kind for kind in KINDS if not settings.kinds or kind in settings.kinds)
     mode = Mode.ANNOUNCE if settings.mode.acts else settings.mode
     chosen = replace(settings, mode=mode, kinds=kinds, cloud="aws")
-    accounts, outside = _places(alarmed.endpoints, list_accounts(chosen, "aws") if alarmed.endpoints else [])
-    dropped = dict(Counter(alarmed.dropped) + Counter({OUTSIDE: outside}))
+    accounts, outside = _places(endpoints, list_accounts(chosen, "aws") if endpoints else [])
     if not accounts or not kinds:
-        return AlarmRun(report=None, dropped=dropped)
+        return None, outside
     source = with_calendars_of(source, clock)
     setup, conclude = begin_run(chosen, source, clock, progress, deadline)
     observe = observe_context(setup, *open_accounts(chosen, accounts, progress, may_act=False))
     opened = OpenRun(
         run=setup.run,
-        observe=[replace(observe, only=alarmed.includes, cache=None)],
+        observe=[replace(observe, only=lambda resource: endpoint_of(resource) in endpoints, cache=None)],
         decide=DecideContext(policy=source.policy, ledger=setup.ledger, clock=clock, notices_only=True),
         act=None,
         conclude=replace(conclude, notices_only=True),
     )
-    return AlarmRun(report=run_phases(opened), dropped=dropped)
+    return run_phases(opened), outside
+
+
+def is_left_to_another(report: Report | None) -> bool:
+    """Whether another run was processing every target: it sees the same."""
+    findings = report.findings if report else ()
+    return bool(findings) and all(finding.step.because == OTHER_RUN for finding in findings)
 
 
 def _places(endpoints: Iterable[AlarmedEndpoint], accounts: Sequence[Account]) -> tuple[list[Account], int]:
@@ -94,19 +87,19 @@ def look_at_alarms(event: Mapping[str, Any], clock: Callable[[], datetime], dead
     """
     settings = event_settings(os.environ, {})
     source = file.load_policy(settings.policy)
-    alarmed = alarmed_endpoints(str(record.get("body")) for record in event["Records"])
-    ran = run_on_alarms(alarmed, settings, source, clock, logger.info, deadline)
+    endpoints, dropped = alarmed_endpoints(str(record.get("body")) for record in event["Records"])
+    report, outside = run_on_alarms(endpoints, settings, source, clock, logger.info, deadline)
+    dropped += Counter({OUTSIDE: outside})  # leaves zeros out
     deployment = os.environ.get("REAPER_DEPLOYMENT", "")
-    publish_figures(alarm_figures(sum(ran.dropped.values())), deployment)
-    if ran.is_skipped:
+    publish_figures(alarm_figures(dropped.total()), deployment)
+    if is_left_to_another(report):
         publish_figures(skipped_figures(), deployment)
-    report = ran.report
     answer: dict[str, Any] = {
         "run": report.run.id if report else None,
         "resources": len(report.findings) if report else 0,
-        "dropped": ran.dropped,
+        "dropped": dict(dropped),
     }
-    logger.info("alarms followed up", **answer, skipped=ran.is_skipped)
+    logger.info("alarms followed up", **answer, skipped=is_left_to_another(report))
     if report:
         log_gaps(report)
     return answer

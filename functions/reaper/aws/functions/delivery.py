@@ -82,7 +82,7 @@ def publish_figures(figures: Iterable[Figure], deployment: str) -> None:
                 metrics.add_dimension(name=name, value=value)
         for figure in rows:
             if (figure.kind, figure.tag) == (kind, tag):
-                metrics.add_metric(name=figure.name, unit=figure.unit.value, value=figure.value)
+                metrics.add_metric(name=figure.name, unit=figure.unit, value=figure.value)
         metrics.flush_metrics()
 
 

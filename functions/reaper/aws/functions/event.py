@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from reaper import registry
@@ -35,22 +35,14 @@ class AlarmedEndpoint:
     name: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlarmedEndpoints:
-    """What a batch of events is about, and how many events were dropped, by reason."""
-
-    endpoints: frozenset[AlarmedEndpoint] = frozenset()
-    dropped: Mapping[str, int] = field(default_factory=dict)
-
-    def includes(self, resource: Resource) -> bool:
-        """Whether the resource is one of the endpoints, or lives in one."""
-        named = resource.name if resource.host_id is None else resource.host_id.rpartition("/")[2]
-        target = resource.target
-        return AlarmedEndpoint(account=target.account, region=target.region or "", name=named.lower()) in self.endpoints
+def endpoint_of(resource: Resource) -> AlarmedEndpoint:
+    """The endpoint that the resource is, or lives in."""
+    named = resource.name if resource.host_id is None else resource.host_id.rpartition("/")[2]
+    return AlarmedEndpoint(account=resource.target.account, region=resource.target.region or "", name=named.lower())
 
 
-def alarmed_endpoints(bodies: Iterable[str]) -> AlarmedEndpoints:
-    """The endpoints that these events are about, from the bodies of a queue's messages. Never raises: an odd event is dropped and counted."""
+def alarmed_endpoints(bodies: Iterable[str]) -> tuple[set[AlarmedEndpoint], Counter[str]]:
+    """The endpoints that these events are about, from the bodies of a queue's messages, and how many events were dropped, by reason. Never raises."""
     dropped: Counter[str] = Counter()
     endpoints: set[AlarmedEndpoint] = set()
     seen: set[str] = set()
@@ -65,7 +57,7 @@ def alarmed_endpoints(bodies: Iterable[str]) -> AlarmedEndpoints:
             named = _endpoints_of(event)
             endpoints |= named
             dropped[_dropped_because(event)] += not named
-    return AlarmedEndpoints(endpoints=frozenset(endpoints), dropped={reason: n for reason, n in dropped.items() if n})
+    return endpoints, +dropped  # without zeros
 
 
 def _parse_event(body: str) -> dict[str, Any] | None:
