@@ -93,8 +93,8 @@ def test_figures_follow_from_unit_prices_and_quantities():
     assert dollars(aws["CloudWatch metrics"][6]) == round((1.25 + 0.05 * 2.5 * 23) * 100_000 * 30 * metric, 2)
     assert dollars(aws["Lambda"][3]) == pytest.approx((9 + 5) * 720 * second, abs=0.01)
     assert dollars(aws["Lambda"][5]) == pytest.approx((500 * 10 + 360 * 3008 / 1024) * 30 * second, abs=0.01)
-    assert dollars(aws["its own metrics"][2]) == round(29 * own * 30 / 720, 2)
-    assert dollars(aws["its own metrics"][4]) == round(29 * own, 2)
+    assert dollars(aws["its own metrics"][2]) == round(31 * own * 30 / 720, 2)
+    assert dollars(aws["its own metrics"][4]) == round(31 * own, 2)
     assert dollars(aws["alarms"][2]) == pytest.approx(4 * alarm)
     assert dollars(azure["function"][5]) == pytest.approx((30 + 500 * 10 + 1_000) * 2 * 30 * azure_second, abs=0.03)
 
