@@ -68,13 +68,13 @@ class ActionSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Undo:
-    """The call that undoes a start or stop. `needs`: the statuses in which it can be sent. `done`: those in which nothing is left to undo.
+    """The call that undoes a start or stop. `needs`: the statuses in which it can be sent; none: in any but a changing one. `done`: those in which nothing is left to undo.
     `lost`: what it doesn't bring back. `left_because(resource)`: why it isn't sent all the same.
     """
 
     call: str
     because: str
-    needs: Collection[str]
+    needs: Collection[str] = ()
     done: Collection[str] = ()
     lost: tuple[str, ...] = ()
     left_because: Callable[[Resource], str | None] = no_line

@@ -126,3 +126,18 @@ def test_an_adapter_in_use_is_asked_about_for_its_base_with_a_shorter_rule(accou
         assert sweeps.at(NOW + hour * HOUR)[0]["base"].case.verdict.state is State.ACTIVE
     server.now = NOW + 8 * HOUR
     assert sweeps.at(NOW + 8 * HOUR)[0]["base"].case.verdict.state is State.IDLE
+
+
+def test_use_of_an_adapter_with_an_odd_status_counts_for_its_base(account: Account, server: Server):
+    account.endpoint("host", variants=[Variant(model=None, scaling=(1, 2))], created=NOW - 40 * DAY)
+    account.component("base", "host", created=NOW - 40 * DAY)
+    adapter = account.component("adapter", "host", base="base", created=NOW - 40 * DAY, tags={"reaper:idle-after": "1h"})
+    account.steady(
+        "/aws/sagemaker/InferenceComponents", "CPUUtilizationNormalized", {"InferenceComponentName": "base"},
+        NOW - 15 * DAY, NOW + 3 * DAY, 5,
+    )  # fmt: skip
+    sweeps, policy = Sweeps(server, COMPONENT), "{version: 1, defaults: {idle_after: 5d}}"
+    assert sweeps.at(NOW, policy)[0]["base"].case.verdict.state is State.IDLE
+    adapter.status = "Odd"
+    account.component_invoked("adapter", NOW + 12 * HOUR)
+    assert sweeps.at(NOW + 2 * DAY, policy)[0]["base"].case.verdict.state is State.ACTIVE

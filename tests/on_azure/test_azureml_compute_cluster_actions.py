@@ -294,3 +294,10 @@ def test_a_missing_permission_is_named_and_the_declared_ones_suffice(server: Ser
     server.rules[:] = [only(*kind.permissions, *registry.action_functions(CLUSTER).undo_permissions)]
     act.undo()
     assert scale(cluster)["minNodeCount"] == 2
+
+
+def test_scaling_without_an_idle_time_is_sent_without_one(server: Server, cloud: CloudSession, vision: Workspace):
+    gpus(vision).without(f"{SCALE}.nodeIdleTimeBeforeScaleDown")
+    lowered(server, cloud)
+    [sent] = server.mutations
+    assert sent.body["properties"]["properties"]["scaleSettings"] == {"minNodeCount": 0, "maxNodeCount": 6}

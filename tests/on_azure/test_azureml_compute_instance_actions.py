@@ -55,6 +55,22 @@ def test_undo_of_a_stop_is_refused_while_stopping(server: Server, cloud: CloudSe
     assert caught.value.reason is Reason.REFUSED
 
 
+@pytest.mark.parametrize("state", ["Unknown", "Unusable", "SomethingNew", None])
+def test_undo_of_a_stop_asks_azure_in_any_settled_state(
+    server: Server, cloud: CloudSession, vision: Workspace, state: str | None
+):
+    ada = vision.instance("ada")
+    act = prepare_action(cloud, INSTANCE, "ada")
+    act.perform()
+    later(server)
+    ada.set(STATE, state)
+    server.rules.append(on("POST", ".*/start", error(409, "Conflict", "Azure decides")))
+    with pytest.raises(CloudError, match="Azure decides"):
+        act.undo()
+    asked = [r.path.rpartition("/")[2] for r in server.requests if r.method == "POST"]
+    assert asked[-1] == "start"
+
+
 def test_a_start_is_carried_out_and_cannot_be_undone(server: Server, cloud: CloudSession, vision: Workspace):
     ada = vision.instance("ada").set(STATE, "Stopped")
     act = prepare_action(cloud, INSTANCE, "ada", StepName.START)

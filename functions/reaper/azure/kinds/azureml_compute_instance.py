@@ -175,7 +175,6 @@ TABLE = Table(
                 call="start",
                 because="start requested; the next sweep checks the result; kernels, terminals and what was in memory when it was stopped "
                 "are lost",
-                needs={"Stopped"},
                 done={"Starting", "Running", "JobRunning"},
             ),
         ),

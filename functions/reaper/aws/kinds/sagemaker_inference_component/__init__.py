@@ -122,9 +122,8 @@ def closer_look(cloud: CloudSession, observations: Sequence[Observation], batch:
     hosted = {key: one for key, one in batch.observations.items() if details_of(one.resource).endpoint_name in endpoints}
     # The rule of the silent one may be shorter than that of an adapter, whose last use counts for it.
     hosted |= _recent_traffic(cloud, [one.resource for one in hosted.values() if window.known.get(one.resource.id)], window)
-    settled = {
-        key for key, one in hosted.items() if one.free_because or one.changing_because
-    }  # of one with an odd status, everything is read
+    # Of one whose status this version doesn't know, everything is read, too: its use may count for its base.
+    settled = {key for key, one in hosted.items() if one.free_because or one.changing_because}
     silent = [one for key, one in hosted.items() if key not in settled and not is_recent(one, window)]
     hosted |= {key_of(one.resource): one for one in _with_all_signals(cloud, silent, window)}
     names = [one.resource.name for one in hosted.values()]
