@@ -27,12 +27,12 @@ from reaper_sandbox.aws import (
     assumption,
     autoscaling,
     cloudwatch,
+    handlers,
     iam,
     logs,
     mail_account,
     organization,
     reply,
-    services,
     tagging,
 )  # fmt: skip
 from reaper_sandbox.aws.call import Call, Request, read
@@ -41,7 +41,7 @@ from reaper_sandbox.aws.reply import Refusal, Reply
 from reaper_sandbox.aws.world import Region, World
 
 OPERATIONS: dict[str, dict[str, Any]] = {
-    **{service: services.operations(some) for service, some in services.modules().items()},
+    **{service: handlers.operations(some) for service, some in handlers.modules().items()},
     "cloudwatch": {**cloudwatch.OPERATIONS, **alarms.OPERATIONS},
     "application-autoscaling": dict(autoscaling.OPERATIONS),
     "tag": dict(tagging.OPERATIONS),

@@ -64,14 +64,14 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from reaper_sandbox.aws import services
+from reaper_sandbox.aws import handlers
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.fleet import components, endpoints, evidence, notebooks, protection, studio
 from reaper_sandbox.aws.fleet.verdicts import STORY, Expected, expected
 from reaper_sandbox.aws.server import Server
 
 __all__ = ["EXPECTED", "STORY", "Expected", "settle"]
-SEEDING = tuple(module for some in services.modules().values() for module in some if hasattr(module, "seed_fleet"))
+SEEDING = tuple(module for some in handlers.modules().values() for module in some if hasattr(module, "seed_fleet"))
 """Modules of any service with resources of their own in the fleet: `seed_fleet(region, now)`, their `KIND_NAME`, their
 `FLEET_VERDICTS` by name, their `ARN_TYPE`, and `NAMED_BY`, the parameter of a call that names one."""
 EXPECTED: dict[str, Expected] = STORY | {
