@@ -54,7 +54,9 @@ def test_what_is_due_is_carried_out(deployment: FakeDeployment):
     result = acted(deployment, decided_run(deployment))
     assert result.outcomes[deployment.cloud.id("churn")].result is Result.DONE
     assert [name for _, name, _ in deployment.cloud.log] == ["churn"]
-    assert result.calls[0].calls["sagemaker:DescribeEndpoint"] == 3, "the first look, the last one, and one before the call"
+    assert result.calls["sagemaker-endpoint"]["sagemaker:DescribeEndpoint"] == 3, (
+        "the first look, the last one, and one before the call"
+    )
 
 
 def test_without_a_lease_from_deciding_every_action_is_refused(deployment: FakeDeployment):

@@ -5,7 +5,7 @@ import pytest
 from on_aws.conftest import DAY, HOUR, NOW, Sweep
 from reaper.model import Confidence, State
 from reaper_sandbox.aws.account import Account
-from reaper_sandbox.aws.fault import denied, on
+from reaper_sandbox.aws.fault import denied
 from reaper_sandbox.aws.records import Variant
 from reaper_sandbox.aws.server import Server
 
@@ -51,7 +51,7 @@ def test_components_share_the_price_of_their_endpoint(host: Account, run_sweep: 
 def test_an_unreadable_component_hides_the_shares_of_the_others(host: Account, server: Server, run_sweep: Sweep):
     silent(host, "read")
     silent(host, "unread")
-    server.rules.append(on("DescribeInferenceComponent", denied(), times=1))
+    server.rules.append(lambda call: denied() if call.params.get("InferenceComponentName") == "unread" else None)
     assert {finding.host_share for finding in run_sweep(KIND, "sagemaker-endpoint").findings.values()} == {None}
 
 
