@@ -249,7 +249,7 @@ FIGURES = {
     "lines": 40484,
     "files": 266,
     "lines of code": 19535,
-    "characters": 1991848,
+    "characters": 1991898,
     "lines of templates, scripts and styles": 1672,
     "functions": 2644,
     "functions with one caller": 906,
