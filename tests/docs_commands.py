@@ -13,8 +13,9 @@ from types import TracebackType
 
 import pytest
 
+from fakes.records import a_record
 from reaper.ledger import opening
-from reaper.model import Memory, Mode, StepName
+from reaper.model import Mode, StepName
 from reaper.policy.file import load_policy
 from reaper.registry import CLOUDS, kinds
 from reaper.run import run
@@ -98,7 +99,7 @@ class Fleet:
             "act_not_before": now - DAY,
         }
         ledger = opening.open_ledger(kept_at["REAPER_LEDGER"], os.environ)
-        ledger.remember(id_, Memory(idle_since=now - 20 * DAY, last_seen_idle_at=now - DAY / 24, **fields), 0, now)  # type: ignore[arg-type]
+        ledger.write_record(id_, a_record(idle_since=now - 20 * DAY, seen_idle_at=now - DAY / 24, **fields), 0, now)  # type: ignore[arg-type]
         settings = Settings(
             mode=Mode.ENFORCE, cloud="aws", regions=("us-east-1",), kinds=("sagemaker-endpoint",),
             ledger=kept_at["REAPER_LEDGER"], manifests=kept_at["REAPER_MANIFESTS"],

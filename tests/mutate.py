@@ -33,7 +33,7 @@ PLANS = [
     *(
         "test_plan",
         "test_idle_period",
-        "test_memory_updates",
+        "test_record_updates",
         "test_plan_actions",
         "test_plan_over_time",
         "snooze/test_recreated_resources",
@@ -64,7 +64,7 @@ TESTS = {
     "planning.dates": PLANS,
     "planning.reasons": PLANS,
     "planning.possible_actions": PLANS,
-    "memory_updates": PLANS,
+    "record_updates": PLANS,
     "idle_period": PLANS,
     "limits": ["test_limits", "test_account_limits", "test_days_of_sweeps", "test_invariants"],
     "planning.breaker": ["test_limits", "test_breaker", "test_account_limits", "test_jumps", "test_days_of_sweeps"],

@@ -2,7 +2,7 @@
 
 An update expression is a chain of nested clauses, one for each attribute. moto reads it twice, copies it with `deepcopy` before each use,
 walks all of it once for each of ten processors, asks of every node anew which classes it may belong to, and counts from every link of the
-chain on what it has counted from the first one already. An update of a memory, which has some forty attributes, takes 20 ms by that.
+chain on what it has counted from the first one already. An update of a record, which has some forty attributes, takes 20 ms by that.
 For each request it also lists the folders of its package, and tries two hundred patterns, to find which service it is for.
 """
 

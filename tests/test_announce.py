@@ -11,7 +11,7 @@ def test_a_notice_has_the_date_of_an_action_that_no_sweep_carries_out():
     deployment = FakeDeployment()
     deployment.cloud.add("quiet")
     assert only(deployment.sweep(Mode.ANNOUNCE)).step.name is StepName.WARN
-    assert (deployment.memory("quiet").announced_action, deployment.memory("quiet").act_not_before) == (
+    assert (deployment.record("quiet").notice.action, deployment.record("quiet").notice.not_before) == (
         "stop",
         deployment.now + 3 * DAY,
     )
@@ -32,6 +32,6 @@ def test_a_notice_of_mode_notify_announces_nothing():
     deployment = FakeDeployment()
     deployment.cloud.add("quiet")
     deployment.sweep(Mode.NOTIFY)
-    assert (deployment.memory("quiet").announced_action, deployment.memory("quiet").act_not_before) == (None, None)
+    assert (deployment.record("quiet").notice.action, deployment.record("quiet").notice.not_before) == (None, None)
     deployment.now += 4 * DAY
     assert finding_of(deployment.sweep(Mode.NOTIFY), "quiet").step.name is not StepName.STOP

@@ -12,15 +12,17 @@ from fakes.builders import DAY, HOUR, NOW, TARGET
 from fakes.fake_cloud import KIND
 from fakes.fake_deployment import FakeDeployment, due, only
 from fakes.judged_cases import case, move
+from fakes.records import a_record
 from reaper import idle_period
 from reaper.case import Blocked
 from reaper.ledger.rows import Unfinished
-from reaper.model import AnnouncedAction, Memory, Mode, Result, State, StepName
+from reaper.model import AnnouncedAction, Mode, Result, State, StepName
 from reaper.notices.message import Audience
 from reaper.pending import holds
 from reaper.pending.holds import Breaker, Exceeded, Hold, HoldRow, LimitName, Release
 from reaper.planning import dates
 from reaper.policy import office_hours
+from reaper.record import Record
 from reaper.run import run_phases
 
 MINUTE = timedelta(minutes=1)
@@ -33,17 +35,17 @@ TIMES = {
 }
 
 
-def idle_memory(column: str, ahead: timedelta, more: dict[str, Any]) -> Memory:
+def idle_memory(column: str, ahead: timedelta, more: dict[str, Any]) -> Record:
     """A row whose time in that column is so far ahead."""
-    return Memory(**{"idle_since": NOW - 5 * DAY, "last_seen_idle_at": NOW - HOUR, **more, column: NOW + ahead})
+    return Record(**{"idle_since": NOW - 5 * DAY, "last_seen_idle_at": NOW - HOUR, **more, column: NOW + ahead})
 
 
 @pytest.mark.parametrize(("column", "more"), TIMES.values(), ids=TIMES)
 @pytest.mark.parametrize("ahead", [10 * MINUTE + timedelta(seconds=1), 7 * DAY], ids=["over 10 minutes", "7 days"])
 def test_a_row_dated_ahead_gets_nothing(column: str, more: dict[str, Any], ahead: timedelta):
-    memory = idle_memory(column, ahead, more)
-    assert move(case(idle_for=5 * DAY, acts={StepName.STOP: None}), memory) is StepName.NONE
-    assert "ahead of this run's clock" in (idle_period.dated_ahead_because(memory, NOW) or "")
+    record = idle_memory(column, ahead, more)
+    assert move(case(idle_for=5 * DAY, acts={StepName.STOP: None}), record) is StepName.NONE
+    assert "ahead of this run's clock" in (idle_period.dated_ahead_because(record, NOW) or "")
 
 
 @pytest.mark.parametrize(("column", "more"), TIMES.values(), ids=TIMES)
@@ -53,23 +55,23 @@ def test_clocks_may_differ_by_10_minutes(column: str, more: dict[str, Any]):
 
 @pytest.mark.parametrize(("column", "more"), TIMES.values(), ids=TIMES)
 def test_times_over_7_days_ahead_are_void(column: str, more: dict[str, Any]):
-    memory = idle_memory(column, 7 * DAY + MINUTE, more)
-    assert move(case(idle_for=5 * DAY, acts={StepName.STOP: None}), memory) is StepName.WARN
+    record = idle_memory(column, 7 * DAY + MINUTE, more)
+    assert move(case(idle_for=5 * DAY, acts={StepName.STOP: None}), record) is StepName.WARN
 
 
 def test_a_void_time_of_the_last_call_keeps_nothing_young():
     one = case(idle_for=5 * DAY, acts={StepName.STOP: None})
-    assert idle_period.since_own_call(one, Memory(last_call_at=NOW + 8 * DAY), NOW) == one
-    ahead = idle_period.since_own_call(one, Memory(last_call_at=NOW + 6 * DAY), NOW)
+    assert idle_period.since_own_call(one, a_record(called_at=NOW + 8 * DAY), NOW) == one
+    ahead = idle_period.since_own_call(one, a_record(called_at=NOW + 6 * DAY), NOW)
     assert ahead.verdict.state is State.YOUNG
 
 
 def test_an_idle_period_seen_far_ahead_does_not_span_a_gap_in_the_proof():
     one = case(idle_for=2 * DAY, acts={StepName.STOP: None})
     warned = {"warned_at": NOW - 4 * DAY, "act_not_before": NOW - DAY, "announced_action": AnnouncedAction.STOP}
-    memory = Memory(idle_since=NOW - 20 * DAY, last_seen_idle_at=NOW + 8 * DAY, **warned)
-    assert move(one, memory) is not StepName.STOP
-    assert idle_period.seen_idle(one, memory, NOW).last_seen_idle_at == NOW
+    record = a_record(idle_since=NOW - 20 * DAY, seen_idle_at=NOW + 8 * DAY, **warned)
+    assert move(one, record) is not StepName.STOP
+    assert idle_period.seen_idle(one, record, NOW).seen_idle_at == NOW
 
 
 def test_a_notice_by_a_clock_a_little_ahead_was_sent_now():
@@ -81,20 +83,20 @@ def test_a_notice_by_a_clock_a_little_ahead_was_sent_now():
 
 
 def test_a_void_notice_announces_nothing():
-    ahead = Memory(warned_at=NOW - 5 * DAY, reminded_at=NOW + 8 * DAY, announced_action=AnnouncedAction.STOP)
-    assert idle_period.without_void_times(ahead, NOW) == Memory()
+    ahead = a_record(warned_at=NOW - 5 * DAY, reminded_at=NOW + 8 * DAY, announced=AnnouncedAction.STOP)
+    assert idle_period.without_void_times(ahead, NOW) == Record()
 
 
 def test_a_snooze_stays_a_snooze_whatever_the_other_times_are():
     snoozed = {"snoozed_at": NOW + 9 * DAY, "snoozed_until": NOW + 20 * DAY}
-    memory = Memory(warned_at=NOW + 8 * DAY, last_action_at=NOW + 8 * DAY, written_at=NOW + 9 * DAY, **ACTED, **snoozed)
-    cleaned = idle_period.without_void_times(memory, NOW)
-    assert (cleaned.snoozed_at, cleaned.snoozed_until) == tuple(snoozed.values())
-    assert move(case(idle_for=5 * DAY, acts={StepName.STOP: None}), memory) is StepName.NONE
+    record = a_record(warned_at=NOW + 8 * DAY, acted_at=NOW + 8 * DAY, written_at=NOW + 9 * DAY, **ACTED, **snoozed)
+    cleaned = idle_period.without_void_times(record, NOW)
+    assert (cleaned.at, cleaned.until) == tuple(snoozed.values())
+    assert move(case(idle_for=5 * DAY, acts={StepName.STOP: None}), record) is StepName.NONE
 
 
 def test_an_open_action_stays_open_whatever_its_time_is():
-    opened = Memory(last_action=StepName.STOP, last_action_at=NOW + 8 * DAY, last_action_run="r0")
+    opened = a_record(acted=StepName.STOP, acted_at=NOW + 8 * DAY, run="r0")
     assert idle_period.without_void_times(opened, NOW) == opened
 
 
@@ -113,7 +115,7 @@ def test_a_run_with_a_slow_clock_sends_and_does_nothing():
         StepName.NONE,
         "its ledger record is dated 1 hour ahead of this run's clock, so nothing is sent or done until that is past",
     )
-    assert (mails(deployment), deployment.memory("churn").version) == (1, 1)
+    assert (mails(deployment), deployment.record("churn").version) == (1, 1)
 
 
 def test_after_a_run_with_a_fast_clock_nothing_is_done_until_that_time():
@@ -125,7 +127,7 @@ def test_after_a_run_with_a_fast_clock_nothing_is_done_until_that_time():
     deployment.cloud.things["churn"].uses.append(deployment.now - 3 * HOUR)
     deployment.sweep()  # writes the row, and ends its notice
     deployment.cloud.things["churn"].uses.clear()
-    written, sent = deployment.memory("churn").written_at, mails(deployment)
+    written, sent = deployment.record("churn").written_at, mails(deployment)
     assert written == right + 2 * DAY
     deployment.now = right + DAY
     assert "ahead of this run's clock" in only(deployment.sweep()).step.because
@@ -136,8 +138,8 @@ def test_after_a_run_with_a_fast_clock_nothing_is_done_until_that_time():
 
 def written_by_a_fast_clock(deployment: FakeDeployment) -> None:
     """Something else writes the row with a clock that is a day ahead."""
-    id_, memory = deployment.cloud.id("churn"), deployment.memory("churn")
-    assert deployment.ledger.remember(id_, memory, memory.version, deployment.now + DAY)
+    id_, record = deployment.cloud.id("churn"), deployment.record("churn")
+    assert deployment.ledger.write_record(id_, record, record.version, deployment.now + DAY)
 
 
 def test_the_recheck_refuses_a_row_dated_ahead():
@@ -186,15 +188,15 @@ MONDAY = datetime(2026, 11, 16, 22, tzinfo=UTC)
 def test_a_void_enrolment_is_replaced_at_once():
     at_night = case(idle_for=5 * DAY, acts={StepName.STOP: None}, hours=OFFICE, remind_every=30 * DAY)
     ahead = {"announced_action": AnnouncedAction.HOURS, "enrolment_digest": dates.hours_digest(OFFICE)}
-    assert move(at_night, Memory(warned_at=MONDAY - DAY, **{**ahead, "enrolment_digest": "-"}), MONDAY) is StepName.NONE
-    assert move(at_night, Memory(warned_at=MONDAY + 8 * DAY, **ahead), MONDAY) is StepName.WARN
+    assert move(at_night, a_record(warned_at=MONDAY - DAY, **{**ahead, "enrolment_digest": "-"}), MONDAY) is StepName.NONE
+    assert move(at_night, a_record(warned_at=MONDAY + 8 * DAY, **ahead), MONDAY) is StepName.WARN
 
 
 def test_a_void_stop_is_not_ours_to_start_again():
     asleep = {StepName.STOP: Blocked(because="it is stopped", already_done=True), StepName.START: None}
     by_day, stopped = MONDAY + 12 * HOUR, case(State.EXEMPT, acts=asleep, hours=OFFICE, changed=MONDAY)
-    assert move(stopped, Memory(last_action_at=MONDAY, **ACTED), by_day) is StepName.START
-    assert move(stopped, Memory(last_action_at=by_day + 8 * DAY, **ACTED), by_day) is StepName.NONE
+    assert move(stopped, a_record(acted_at=MONDAY, **ACTED), by_day) is StepName.START
+    assert move(stopped, a_record(acted_at=by_day + 8 * DAY, **ACTED), by_day) is StepName.NONE
 
 
 @pytest.mark.parametrize("result", [None, Result.DONE], ids=["open", "done and not told"])
@@ -202,8 +204,8 @@ def test_an_action_dated_ahead_is_closed_and_told_once_that_is_past(result: Resu
     deployment = FakeDeployment()
     deployment.cloud.add("churn", uses=[NOW + n * HOUR for n in range(-24, 24)])
     id_, at = deployment.cloud.id("churn"), NOW + 2 * HOUR
-    acted = Memory(last_action=StepName.STOP, last_action_at=at, last_action_run="run-0", last_action_result=result)
-    assert deployment.ledger.remember(id_, acted, 0, NOW)
+    acted = a_record(acted=StepName.STOP, acted_at=at, run="run-0", result=result)
+    assert deployment.ledger.write_record(id_, acted, 0, NOW)
     hint = Unfinished(
         target=TARGET,
         id=id_,
@@ -217,7 +219,7 @@ def test_an_action_dated_ahead_is_closed_and_told_once_that_is_past(result: Resu
     )
     deployment.ledger.add_unfinished(hint)
     deployment.sweep()
-    assert (mails(deployment), deployment.memory("churn").version, len(deployment.ledger.unfinished(TARGET, at))) == (0, 1, 1)
+    assert (mails(deployment), deployment.record("churn").version, len(deployment.ledger.unfinished(TARGET, at))) == (0, 1, 1)
     deployment.now = at
     deployment.sweep()
     assert (mails(deployment), deployment.ledger.unfinished(TARGET, at)) == (1, [])

@@ -10,12 +10,14 @@ import pytest
 
 from fakes.builders import DAY, HOUR, NOW
 from fakes.judged_cases import case
+from fakes.records import a_record
 from reaper.case import Blocked, Step
-from reaper.model import AnnouncedAction, Ceiling, Confidence, Memory, NextAction, State, StepName
+from reaper.model import AnnouncedAction, Ceiling, Confidence, NextAction, State, StepName
 from reaper.plan import plan_step
 from reaper.planning.coming import next_action, possible_action
 from reaper.planning.dates import hours_digest
 from reaper.policy import office_hours
+from reaper.record import Record
 
 ONE_INSTANCE = Blocked(because="it already runs no more than one instance per variant", already_done=True)
 NOT_READ = Blocked(because="its configuration wasn't read, so whether it can be recreated is unknown", not_read=True)
@@ -24,23 +26,23 @@ HOURS = office_hours.parse_hours("mon-fri 07:00-21:00", "Europe/Berlin")
 FRIDAY_NOON = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 
 
-def announced(action: StepName, ago: timedelta) -> Memory:
-    return Memory(idle_since=NOW - 10 * DAY, last_seen_idle_at=NOW - HOUR, warned_at=NOW - ago, announced_action=action)
+def announced(action: StepName, ago: timedelta) -> Record:
+    return a_record(idle_since=NOW - 10 * DAY, seen_idle_at=NOW - HOUR, warned_at=NOW - ago, announced=action)
 
 
 @pytest.mark.parametrize("action", [Ceiling.IGNORE, Ceiling.NOTIFY])
 def test_nothing_comes_where_the_policy_allows_no_stop_or_delete(action):
-    assert next_action(case(acts=BOTH, action=action), Memory(), NOW) is None
+    assert next_action(case(acts=BOTH, action=action), Record(), NOW) is None
 
 
 @pytest.mark.parametrize("state", [state for state in State if state is not State.IDLE])
 def test_nothing_comes_unless_the_resource_is_idle(state):
     of = case(state, acts=BOTH, action=Ceiling.DELETE)
-    assert (next_action(of, Memory(), NOW), possible_action(of, NOW)) == (None, None)
+    assert (next_action(of, Record(), NOW), possible_action(of, NOW)) == (None, None)
 
 
 def test_without_a_notice_its_grace_starts_now():
-    coming = next_action(case(acts=BOTH, action=Ceiling.STOP, grace=3 * DAY), Memory(), NOW)
+    coming = next_action(case(acts=BOTH, action=Ceiling.STOP, grace=3 * DAY), Record(), NOW)
     assert coming == NextAction(
         step=StepName.STOP, at=NOW + 3 * DAY, saves_usd_per_hour=None, blocked_because="notice first, grace 3 days"
     )
@@ -66,18 +68,18 @@ def test_an_action_that_is_overdue_comes_now():
     ],
 )
 def test_while_a_sweep_would_do_nothing_nothing_has_a_date(late: dict[str, Any], because: str):
-    of, memory = case(acts=BOTH, action=Ceiling.STOP, grace=DAY), replace(announced(StepName.STOP, 4 * DAY), **late)
-    coming = next_action(of, memory, NOW)
+    of, record = case(acts=BOTH, action=Ceiling.STOP, grace=DAY), replace(announced(StepName.STOP, 4 * DAY), **late)
+    coming = next_action(of, record, NOW)
     assert coming is not None
-    assert (plan_step(of, memory, NOW).name, coming.at) == (StepName.NONE, None)
+    assert (plan_step(of, record, NOW).name, coming.at) == (StepName.NONE, None)
     assert (coming.blocked_because or "").startswith(because)
 
 
 def test_office_hours_that_are_open_postpone_an_overdue_stop_to_their_end():
     of = case(acts={StepName.STOP: None, StepName.START: Blocked(because="running")}, action=Ceiling.STOP, grace=DAY, hours=HOURS)
-    memory = Memory(warned_at=FRIDAY_NOON - 5 * DAY, announced_action=AnnouncedAction.HOURS, enrolment_digest=hours_digest(HOURS))
+    record = a_record(warned_at=FRIDAY_NOON - 5 * DAY, announced=AnnouncedAction.HOURS, hours=hours_digest(HOURS))
     of = replace(of, resource=replace(of.resource, created=FRIDAY_NOON - 90 * DAY))
-    coming = next_action(of, memory, FRIDAY_NOON)
+    coming = next_action(of, record, FRIDAY_NOON)
     assert coming is not None
     assert coming.at == datetime(2026, 11, 20, 20, 0, tzinfo=UTC)
 
@@ -87,7 +89,7 @@ def test_a_stop_that_can_do_nothing_names_the_delete_and_what_it_saves():
         case(acts={StepName.STOP: ONE_INSTANCE, StepName.DELETE: None}, action=Ceiling.STOP),
         saves_usd_per_hour={StepName.STOP: 0.0, StepName.DELETE: 7.09},
     )
-    coming = next_action(of, Memory(), NOW)
+    coming = next_action(of, Record(), NOW)
     assert coming is not None
     assert (coming.step, coming.at) == (StepName.STOP, None)
     assert coming.blocked_because == "it already runs no more than one instance per variant; delete would save $7.09 an hour"
@@ -97,7 +99,7 @@ def test_indirect_evidence_blocks_and_names_what_would_prove_it():
     of = case(acts=BOTH, action=Ceiling.STOP)
     of = replace(of, resource=replace(of.resource, kind="sagemaker-notebook"))
     of = replace(of, verdict=replace(of.verdict, confidence=Confidence.LIKELY))
-    coming = next_action(of, Memory(), NOW)
+    coming = next_action(of, Record(), NOW)
     assert coming is not None
     assert (coming.at, coming.blocked_because) == (
         None,
@@ -106,7 +108,7 @@ def test_indirect_evidence_blocks_and_names_what_would_prove_it():
 
 
 def test_a_kind_that_only_notifies_says_so():
-    coming = next_action(case(acts={}, action=Ceiling.STOP), Memory(), NOW)
+    coming = next_action(case(acts={}, action=Ceiling.STOP), Record(), NOW)
     assert coming is not None
     assert coming.blocked_because == "the reaper can't stop or delete resources of its kind"
 

@@ -20,9 +20,10 @@ from reaper.conclude import conclude, leases_of
 from reaper.decide import decide
 from reaper.handover import Acted, Decided, Observed
 from reaper.ledger.lease import RunLeases
-from reaper.model import Memory, Mode, Result, StepName
+from reaper.model import Mode, Result, StepName
 from reaper.notices.message import Audience
 from reaper.observe import observe
+from reaper.record import Record, Snooze
 from reaper.report import json
 from reaper.run import OpenRun
 
@@ -89,8 +90,8 @@ def notice_gaps(report: Report) -> list[str | None]:
 
 def write(deployment: FakeDeployment, **fields: Any) -> None:
     """Another run's write to the row."""
-    memory = deployment.memory("churn")
-    assert deployment.ledger.remember(deployment.cloud.id("churn"), replace(memory, **fields), memory.version, deployment.now)
+    record = deployment.record("churn")
+    assert deployment.ledger.write_record(deployment.cloud.id("churn"), replace(record, **fields), record.version, deployment.now)
 
 
 def writes_during(deployment: FakeDeployment, step: Callable[[], object]) -> list[str]:
@@ -113,21 +114,21 @@ def test_the_report_carries_the_tag_keys_of_its_policy(deployment: FakeDeploymen
 def test_a_notice_is_sent_and_written_once_by_two_concludes(deployment: FakeDeployment):
     run = phases(deployment)
     first = run.conclude()
-    memory, mails = deployment.memory("churn"), len(deployment.channel.messages)
-    assert (finding_of(first, "churn").outcome.result, memory.warned_at, mails) == (Result.DONE, deployment.now, 2)
+    record, mails = deployment.record("churn"), len(deployment.channel.messages)
+    assert (finding_of(first, "churn").outcome.result, record.notice.warned_at, mails) == (Result.DONE, deployment.now, 2)
     deployment.now += HOUR
     assert writes_during(deployment, run.conclude) == []
-    assert (deployment.memory("churn"), len(deployment.channel.messages)) == (memory, mails)
+    assert (deployment.record("churn"), len(deployment.channel.messages)) == (record, mails)
 
 
 def test_two_concludes_send_the_mail_about_an_action_once(deployment: FakeDeployment):
     run = phases(due(deployment))
     report = run.conclude()
-    memory, mails = deployment.memory("churn"), len(deployment.channel.messages)
-    assert (finding_of(report, "churn").outcome.result, memory.last_action_told_at, mails) == (Result.DONE, deployment.now, 2)
+    record, mails = deployment.record("churn"), len(deployment.channel.messages)
+    assert (finding_of(report, "churn").outcome.result, record.act.told_at, mails) == (Result.DONE, deployment.now, 2)
     deployment.now += HOUR
     assert writes_during(deployment, run.conclude) == []
-    assert (deployment.memory("churn"), len(deployment.channel.messages)) == (memory, mails)
+    assert (deployment.record("churn"), len(deployment.channel.messages)) == (record, mails)
 
 
 def test_a_second_conclude_does_not_repeat_a_mail_if_its_write_failed(deployment: FakeDeployment):
@@ -187,9 +188,9 @@ def test_what_changed_between_decide_and_conclude_gets_no_mail(deployment: FakeD
     run = phases(deployment)
     until = {"snoozed_until": deployment.now + DAY, "snoozed_at": deployment.now} if "snoozed_by" in fields else {}
     write(deployment, **fields, **until)
-    before = deployment.memory("churn")
+    before = deployment.record("churn")
     finding = finding_of(run.conclude(), "churn")
-    assert (finding.step.name, to_owner(deployment), deployment.memory("churn")) == (StepName.NONE, [], before)
+    assert (finding.step.name, to_owner(deployment), deployment.record("churn")) == (StepName.NONE, [], before)
     assert because in finding.step.because
 
 
@@ -198,10 +199,10 @@ def test_a_snooze_between_two_mails_drops_the_second(deployment: FakeDeployment)
     run = phases(deployment)
 
     def snooze_the_other(message: object) -> None:
-        memory = deployment.memory("other")
-        snoozed = replace(memory, snoozed_until=deployment.now + DAY, snoozed_at=deployment.now, snoozed_by="zoe")
-        if not memory.snoozed_until:
-            assert deployment.ledger.remember(deployment.cloud.id("other"), snoozed, memory.version, deployment.now)
+        record = deployment.record("other")
+        snoozed = replace(record, snoozed_until=deployment.now + DAY, snoozed_at=deployment.now, snoozed_by="zoe")
+        if not record.until:
+            assert deployment.ledger.write_record(deployment.cloud.id("other"), snoozed, record.version, deployment.now)
 
     deployment.channel.on_message = snooze_the_other
     report = run.conclude()
@@ -218,9 +219,9 @@ def test_a_message_about_two_drops_the_one_that_changed(deployment: FakeDeployme
     def snooze_before_the_mail(call: str, id_: str) -> None:
         recalls.extend([call] * (call == "recall"))
         if call == "recall" and len(recalls) == 2:
-            deployment.ledger.remember(
+            deployment.ledger.write_record(
                 deployment.cloud.id("other"),
-                Memory(snoozed_until=deployment.now + DAY, snoozed_at=deployment.now),
+                Snooze(until=deployment.now + DAY, at=deployment.now),
                 0,
                 deployment.now,
             )
@@ -229,7 +230,7 @@ def test_a_message_about_two_drops_the_one_that_changed(deployment: FakeDeployme
     run.conclude()
     [message] = [m for m in deployment.channel.messages if m.audience is Audience.OWNERS]
     assert message.resource_ids == (deployment.cloud.id("churn"),)
-    assert deployment.memory("other").warned_at is None
+    assert deployment.record("other").notice.warned_at is None
 
 
 def test_without_its_lease_a_run_reports_outcomes_but_sends_no_notices(deployment: FakeDeployment):
@@ -264,9 +265,9 @@ def test_without_an_outcome_the_intent_says_what_became_of_it(
     deployment: FakeDeployment, intent: dict, result: Result, begun: bool
 ):
     run = phases(due(deployment), Mode.ENFORCE)
-    stored = deployment.memory("churn")
+    stored = deployment.record("churn")
     fields = {"last_action_result": None, "last_action_because": None, "last_action_told_at": None, **intent}
-    assert deployment.ledger.remember(deployment.cloud.id("churn"), replace(stored, **fields), stored.version, deployment.now)
+    assert deployment.ledger.write_record(deployment.cloud.id("churn"), replace(stored, **fields), stored.version, deployment.now)
     outcome: Outcome = finding_of(run.conclude(acted=()), "churn").outcome
     assert (outcome.result, outcome.begun) == (result, begun)
 
@@ -347,7 +348,7 @@ def test_without_memories_no_notice_is_sent_and_none_counts(deployment: FakeDepl
     deployment.sweep()
     deployment.now += 7 * DAY
     deployment.channel.messages.clear()
-    before, deployment.policy = deployment.memory("churn"), policy(POLICY.replace("grace: 3d", "grace: 20d"))
+    before, deployment.policy = deployment.record("churn"), policy(POLICY.replace("grace: 3d", "grace: 20d"))
     deployment.cloud.add("second", tags={"owner": "jo@example.com"})
     count = 0
 
@@ -363,9 +364,9 @@ def test_without_memories_no_notice_is_sent_and_none_counts(deployment: FakeDepl
     finding = finding_of(report, "churn")
     assert (finding.step.name, finding.outcome.result) == (StepName.REMIND, Result.FAILED)
     assert to_owner(deployment) == []
-    assert deployment.memory("churn").reminded_at == before.reminded_at
-    assert deployment.memory("second").warned_at is None
-    assert (deployment.memory("second") == Memory()) is (reads == 2), "what was not recalled is not written"
+    assert deployment.record("churn").notice.reminded_at == before.notice.reminded_at
+    assert deployment.record("second").notice.warned_at is None
+    assert (deployment.record("second") == Record()) is (reads == 2), "what was not recalled is not written"
     assert [row.kind for row in report.coverage if row.error] == ["ledger"]
 
 
@@ -471,7 +472,7 @@ def mails(deployment: FakeDeployment) -> dict[str, int]:
 
 
 def stall_at(deployment: FakeDeployment, read: int, meanwhile: Callable[[], object]) -> None:
-    """From now on the ledger's memories are read so many times before the run stalls for an hour. Only then is the last one read."""
+    """From now on the ledger's recalled are read so many times before the run stalls for an hour. Only then is the last one read."""
     reads = 0
 
     def stall(call: str, _: str) -> None:
@@ -488,9 +489,9 @@ def stall_at(deployment: FakeDeployment, read: int, meanwhile: Callable[[], obje
 def begin_another_action(deployment: FakeDeployment) -> None:
     """Every row gets the intent of a later run, and loses this one's."""
     for name in OWNERS:
-        memory = deployment.memory(name)
-        begun = replace(memory, last_action=StepName.START, last_action_run="run-9", last_action_told_at=None)
-        assert deployment.ledger.remember(deployment.cloud.id(name), begun, memory.version, deployment.now)
+        record = deployment.record(name)
+        begun = replace(record, last_action=StepName.START, last_action_run="run-9", last_action_told_at=None)
+        assert deployment.ledger.write_record(deployment.cloud.id(name), begun, record.version, deployment.now)
 
 
 @pytest.mark.parametrize("read", [2, 3, 5], ids=["before its first mail", "before its second", "before its last"])
@@ -553,10 +554,10 @@ def test_a_later_sweep_rewrites_no_idle_row_whose_notice_is_not_due(deployment: 
         return writes_during(deployment, deployment.sweep)
 
     assert sorted(sweep(60)) == sorted(map(deployment.cloud.id, ("churn", "used-once")))
-    before = {name: deployment.memory(name) for name in ("churn", "used-once")}
+    before = {name: deployment.record(name) for name in ("churn", "used-once")}
     deployment.now += 3 * HOUR
     assert sweep(60 - quicker) == []
-    assert {name: deployment.memory(name) for name in before} == before
+    assert {name: deployment.record(name) for name in before} == before
     deployment.now += 2 * DAY  # over half of what is proven of one, so the time when that was last seen idle is renewed
     assert sweep(60 - quicker) == [deployment.cloud.id("used-once")]
-    assert {name: deployment.memory(name).idle_since for name in before} == {n: m.idle_since for n, m in before.items()}
+    assert {name: deployment.record(name).idle_since for name in before} == {n: m.idle_since for n, m in before.items()}

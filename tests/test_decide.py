@@ -9,10 +9,11 @@ import pytest
 from fakes.builders import DAY, HOUR, TARGET
 from fakes.failing_ledger import FailingLedger
 from fakes.fake_deployment import POLICY, FakeDeployment, policy, standing_holds
+from fakes.records import a_record
 from reaper import plan
 from reaper.decide import decide
 from reaper.handover import Decided, Decision, Observed
-from reaper.model import AnnouncedAction, Memory, Mode, Result, State, Status, StepName
+from reaper.model import AnnouncedAction, Mode, Result, State, Status, StepName
 from reaper.observe import observe
 from reaper.pending import plan_file
 from reaper.pending.plan_file import PlanFile, PlannedAction
@@ -52,7 +53,7 @@ def test_nothing_observed_is_an_error(deployment: FakeDeployment):
 
 def test_what_is_due_is_decided_once_with_the_version_of_its_row(deployment: FakeDeployment):
     decided = decided_run(deployment)
-    assert (only(decided).step.name, only(decided).row_version) == (StepName.STOP, deployment.memory("churn").version)
+    assert (only(decided).step.name, only(decided).row_version) == (StepName.STOP, deployment.record("churn").version)
     assert decided.leased == (TARGET,)
 
 
@@ -79,7 +80,9 @@ def test_what_may_need_a_write_or_a_step_gets_a_decision(deployment: FakeDeploym
     uses = {"uses": [deployment.now - HOUR]}
     deployment.cloud.add(name, **uses, **({"host": "churn"} if name == "guest" else {}))
     if name == "remembered":
-        deployment.ledger.remember(deployment.cloud.id(name), Memory(idle_since=deployment.now - 9 * DAY), 0, deployment.now)
+        deployment.ledger.write_record(
+            deployment.cloud.id(name), a_record(idle_since=deployment.now - 9 * DAY), 0, deployment.now
+        )
     if name == "on hours":
         rule = '\nrules: [{name: office, match: {name: "on hours"}, hours: {on: "mon-fri 07:00-21:00", tz: UTC}}]'
         deployment.policy = policy(POLICY + rule)
@@ -87,9 +90,9 @@ def test_what_may_need_a_write_or_a_step_gets_a_decision(deployment: FakeDeploym
 
 
 def test_a_snoozed_resource_is_reported_exempt_and_kept_as_judged(deployment: FakeDeployment):
-    memory = deployment.memory("churn")
-    snoozed = replace(memory, snoozed_until=deployment.now + DAY, snoozed_at=deployment.now)
-    deployment.ledger.remember(deployment.cloud.id("churn"), snoozed, memory.version, deployment.now)
+    record = deployment.record("churn")
+    snoozed = replace(record, snoozed_until=deployment.now + DAY, snoozed_at=deployment.now)
+    deployment.ledger.write_record(deployment.cloud.id("churn"), snoozed, record.version, deployment.now)
     decision = only(decided_run(deployment))
     assert (decision.verdict.state, decision.case.verdict.state) == (State.EXEMPT, State.IDLE)
 
@@ -140,7 +143,7 @@ def test_an_unfinished_action_of_an_unlisted_resource_is_closed(deployment: Fake
     decided = decided_run(deployment)
     [action] = decided.untold
     assert (action.hint.id, action.outcome.result) == (deployment.cloud.id("churn"), Result.FAILED)
-    assert deployment.memory("churn").last_action_result is Result.FAILED
+    assert deployment.record("churn").act.result is Result.FAILED
     assert [row.kind for row in decided.coverage] == ["acts"]
 
 
@@ -201,7 +204,7 @@ def test_a_plan_file_narrows_what_is_decided(deployment: FakeDeployment, agreed:
 def test_what_is_due_is_reminded_of_in_a_run_that_only_announces(deployment: FakeDeployment):
     deployment.now += 5 * DAY
     decision = only(decided_run(deployment, Mode.ANNOUNCE))
-    assert (decision.step.name, deployment.memory("churn").announced_action) == (StepName.REMIND, AnnouncedAction.STOP)
+    assert (decision.step.name, deployment.record("churn").notice.action) == (StepName.REMIND, AnnouncedAction.STOP)
 
 
 def test_several_parts_are_one_decision_under_one_limit(deployment: FakeDeployment):

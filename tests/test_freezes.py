@@ -12,16 +12,18 @@ from hypothesis import strategies as st
 from fakes.builders import DAY, HOUR, NOW
 from fakes.judged_cases import case, counted
 from fakes.read_calendars import frozen
+from fakes.records import a_record
 from reaper.calendars.adding import freeze_at, merged
 from reaper.calendars.terms import BusinessDays, Freeze, Hours
 from reaper.case import Blocked, Case, Step
-from reaper.memory_updates import after_notice
-from reaper.model import ENDING_ACTIONS, AnnouncedAction, Ceiling, Memory, State, StepName
+from reaper.model import ENDING_ACTIONS, AnnouncedAction, Ceiling, State, StepName
 from reaper.plan import plan_step
 from reaper.planning.coming import next_action
 from reaper.planning.dates import action_due_at, earliest_action_at, enrolled_since, forced_stop_at, hours_digest
 from reaper.planning.valid_notice import void_because
 from reaper.policy import office_hours
+from reaper.record import Record
+from reaper.record_updates import after_notice
 
 BOTH = {StepName.STOP: None, StepName.DELETE: None}
 RUNNING = {StepName.STOP: None, StepName.START: Blocked(because="it is running already", already_done=True)}
@@ -34,13 +36,13 @@ FROZEN_BECAUSE = "frozen by year-end until 2026-12-01 00:00 UTC"
 WAITS = "the freeze calendar 'year-end' can't be read: no such file"
 
 
-def notified(ago: timedelta, action: StepName | AnnouncedAction = StepName.STOP, **fields: object) -> Memory:
+def notified(ago: timedelta, action: StepName | AnnouncedAction = StepName.STOP, **fields: object) -> Record:
     """The owner was notified in this idle period."""
-    memory = Memory(idle_since=NOW - 30 * DAY, last_seen_idle_at=NOW - HOUR, warned_at=NOW - ago, announced_action=action)
-    return replace(memory, **fields)
+    record = a_record(idle_since=NOW - 30 * DAY, seen_idle_at=NOW - HOUR, warned_at=NOW - ago, announced=action)
+    return replace(record, **fields)
 
 
-def enrolled(hours: Hours, ago: timedelta = 9 * DAY) -> Memory:
+def enrolled(hours: Hours, ago: timedelta = 9 * DAY) -> Record:
     return notified(ago, AnnouncedAction.HOURS, enrolment_digest=hours_digest(hours), reminded_at=NOW - DAY)
 
 
@@ -69,11 +71,11 @@ def enrolled(hours: Hours, ago: timedelta = 9 * DAY) -> Memory:
         pytest.param({"waits_because": WAITS}, f"nothing is stopped or deleted because {WAITS}", id="unreadable"),
     ],
 )
-def test_what_is_due_waits_for_the_end_of_a_freeze(of: Case, memory: Memory, fields: dict, because: str):
-    assert plan_step(of, memory, NOW).name in ENDING_ACTIONS
+def test_what_is_due_waits_for_the_end_of_a_freeze(of: Case, record: Record, fields: dict, because: str):
+    assert plan_step(of, record, NOW).name in ENDING_ACTIONS
     waiting = replace(of, rule=replace(of.rule, **fields))
-    assert plan_step(waiting, memory, NOW) == Step(name=StepName.NONE, because=because)
-    coming = next_action(waiting, memory, NOW)
+    assert plan_step(waiting, record, NOW) == Step(name=StepName.NONE, because=because)
+    coming = next_action(waiting, record, NOW)
     if of.verdict.state is State.IDLE:
         assert coming is not None
         assert (coming.at, coming.blocked_because) == (AFTER if "freezes" in fields else None, because)
@@ -89,15 +91,15 @@ def test_office_hours_and_a_freeze_are_both_over_at_the_next_date():
 def test_a_reminder_still_goes_out_in_a_freeze():
     of = case(acts=BOTH, grace=3 * DAY, freezes=(FROZEN,))
     assert plan_step(of, notified(8 * DAY), NOW).name is StepName.REMIND
-    assert plan_step(of, Memory(), NOW).name is StepName.WARN
+    assert plan_step(of, Record(), NOW).name is StepName.WARN
 
 
 def test_frozen_time_counts_toward_no_grace():
     before = FROZEN.start - DAY
     of = case(acts=BOTH, grace=3 * DAY, freezes=(FROZEN,))
     assert earliest_action_at(of, before, StepName.STOP) == AFTER + 2 * DAY
-    warned = after_notice(of, Memory(), Step(name=StepName.WARN, because="due"), "r", before)
-    assert warned.act_not_before == AFTER + 2 * DAY
+    warned = after_notice(of, Record(), Step(name=StepName.WARN, because="due"), "r", before)
+    assert warned.notice.not_before == AFTER + 2 * DAY
 
 
 def test_frozen_time_counts_toward_no_then():
@@ -110,8 +112,8 @@ def test_a_calendar_edited_after_the_notice_only_lengthens():
     held = replace(of, rule=replace(of.rule, freezes=(FROZEN,)))
     longer = AFTER + 3 * DAY - (FROZEN.start - (NOW - 2 * DAY))
     for promised, free, frozen_due in ((NOW + DAY, NOW + DAY, longer), (NOW + 20 * DAY, NOW + 20 * DAY, NOW + 20 * DAY)):
-        memory = replace(told, act_not_before=promised)
-        assert (action_due_at(of, memory, NOW), action_due_at(held, memory, NOW)) == (free, frozen_due)
+        record = replace(told, act_not_before=promised)
+        assert (action_due_at(of, record, NOW), action_due_at(held, record, NOW)) == (free, frozen_due)
 
 
 def test_a_date_that_a_reminder_named_stands_after_its_freeze_is_lifted():
@@ -129,24 +131,24 @@ def test_a_notice_whose_date_a_freeze_moved_does_not_lapse_by_it():
     long = replace(FROZEN, end=FROZEN.start + 60 * DAY)
     of = case(acts=BOTH, grace=3 * DAY, remind_every=7 * DAY)
     frozen_case = replace(of, rule=replace(of.rule, freezes=(long,)))
-    memory = Memory(warned_at=FROZEN.start - DAY, announced_action=AnnouncedAction.STOP, act_not_before=FROZEN.start + 2 * DAY)
+    record = a_record(warned_at=FROZEN.start - DAY, announced=AnnouncedAction.STOP, not_before=FROZEN.start + 2 * DAY)
     due = long.end + 2 * DAY
-    assert void_because(of, memory, due) == "it is too old"
-    assert void_because(frozen_case, memory, due) is None
-    assert void_because(frozen_case, memory, long.end + 15 * DAY) == "it is too old"
+    assert void_because(of, record, due) == "it is too old"
+    assert void_because(frozen_case, record, due) is None
+    assert void_because(frozen_case, record, long.end + 15 * DAY) == "it is too old"
 
 
 def test_no_notice_of_the_day_goes_out_while_its_stop_would_be_frozen():
     forced = replace(HOURS, force=True)
-    of, memory = case(State.ACTIVE, acts=RUNNING, hours=forced, grace=HOUR), enrolled(HOURS)
-    assert forced_stop_at(of, memory, NOW) == NOW + HOUR
-    assert plan_step(of, memory, NOW).name is StepName.REMIND
+    of, record = case(State.ACTIVE, acts=RUNNING, hours=forced, grace=HOUR), enrolled(HOURS)
+    assert forced_stop_at(of, record, NOW) == NOW + HOUR
+    assert plan_step(of, record, NOW).name is StepName.REMIND
     for fields in ({"freezes": (FROZEN,)}, {"waits_because": WAITS}):
         waiting = replace(of, rule=replace(of.rule, **fields))
-        assert forced_stop_at(waiting, memory, NOW) is None
-        assert plan_step(waiting, memory, NOW).name is StepName.NONE
+        assert forced_stop_at(waiting, record, NOW) is None
+        assert plan_step(waiting, record, NOW).name is StepName.NONE
     until_noon = replace(FROZEN, end=NOW + 3 * HOUR)
-    assert forced_stop_at(replace(of, rule=replace(of.rule, freezes=(until_noon,))), memory, NOW) == NOW + 3 * HOUR
+    assert forced_stop_at(replace(of, rule=replace(of.rule, freezes=(until_noon,))), record, NOW) == NOW + 3 * HOUR
 
 
 @pytest.mark.parametrize("state", [State.IDLE, State.ACTIVE], ids=["idle since", "still in use"])
@@ -154,19 +156,19 @@ def test_no_notice_of_the_day_goes_out_while_its_stop_would_be_frozen():
 def test_a_notice_of_the_day_names_a_date_that_stands(state: State, hours: int):
     freezes = (replace(FROZEN, end=NOW + hours * HOUR),) if hours > 1 else ()
     terms = {"acts": RUNNING, "hours": replace(HOURS, force=True), "grace": HOUR}
-    of, memory = case(State.ACTIVE, **terms, freezes=freezes), enrolled(HOURS)
-    step = plan_step(of, memory, NOW)
+    of, record = case(State.ACTIVE, **terms, freezes=freezes), enrolled(HOURS)
+    step = plan_step(of, record, NOW)
     assert step.name is StepName.REMIND
-    told, later = after_notice(of, memory, step, "r", NOW), case(state, **terms)
+    told, later = after_notice(of, record, step, "r", NOW), case(state, **terms)
     assert plan_step(later, told, NOW + hours * HOUR - timedelta(minutes=1)).name is StepName.NONE
     assert plan_step(later, told, NOW + hours * HOUR).name is StepName.STOP
 
 
 def test_what_office_hours_stopped_is_started_in_a_freeze():
     monday = datetime(2026, 11, 23, 8, tzinfo=UTC)
-    memory = Memory(last_action=StepName.STOP, last_action_at=NOW - DAY)
+    record = a_record(acted=StepName.STOP, acted_at=NOW - DAY)
     of = case(State.EXEMPT, acts=STOPPED, hours=HOURS, freezes=(FROZEN,), waits_because=WAITS)
-    assert plan_step(of, memory, monday).name is StepName.START
+    assert plan_step(of, record, monday).name is StepName.START
 
 
 def test_a_day_off_stops_what_is_idle_and_starts_nothing():
@@ -175,17 +177,17 @@ def test_a_day_off_stops_what_is_idle_and_starts_nothing():
     for hours, stops in ((replace(holiday, days_off=frozenset()), False), (holiday, True)):
         running = case(acts=RUNNING, hours=hours)
         assert (plan_step(running, enrolled(hours), monday).name is StepName.STOP) is stops
-        memory = Memory(last_action=StepName.STOP, last_action_at=NOW - DAY)
+        record = a_record(acted=StepName.STOP, acted_at=NOW - DAY)
         stopped = case(State.EXEMPT, acts=STOPPED, hours=hours)
-        assert (plan_step(stopped, memory, monday).name is StepName.START) is not stops
+        assert (plan_step(stopped, record, monday).name is StepName.START) is not stops
 
 
 def test_days_off_that_change_leave_an_enrolment_valid():
     hours = replace(HOURS, calendars=("germany",))
-    memory = enrolled(hours)
+    record = enrolled(hours)
     later = case(acts=RUNNING, hours=replace(hours, days_off=frozenset({NOW.date()})))
-    assert enrolled_since(later, memory) == memory.warned_at
-    assert enrolled_since(case(acts=RUNNING, hours=replace(hours, calendars=("france",))), memory) is None
+    assert enrolled_since(later, record) == record.notice.warned_at
+    assert enrolled_since(case(acts=RUNNING, hours=replace(hours, calendars=("france",))), record) is None
 
 
 def test_a_grace_in_business_days_moves_the_date_and_is_never_shorter():
@@ -193,7 +195,7 @@ def test_a_grace_in_business_days_moves_the_date_and_is_never_shorter():
     of = case(acts=BOTH, grace=timedelta(hours=46), business_days=days)
     assert earliest_action_at(of, NOW, StepName.STOP) == NOW + 4 * DAY  # Saturday, then Tuesday and Wednesday
     assert earliest_action_at(replace(of, rule=replace(of.rule, grace=6 * DAY)), NOW, StepName.STOP) == NOW + 6 * DAY
-    coming = next_action(of, Memory(), NOW)
+    coming = next_action(of, Record(), NOW)
     assert coming is not None
     assert coming.blocked_because == "notice first, grace 2 business days (germany)"
 
@@ -213,7 +215,7 @@ cases = st.builds(
     st.integers(1, 200),
     st.booleans(),
 )
-memories = st.builds(
+recalled = st.builds(
     lambda ago, since, announced, promised, stopped: notified(
         ago * HOUR,
         announced,
@@ -232,22 +234,22 @@ memories = st.builds(
 
 
 @settings(max_examples=400, deadline=None)
-@given(cases, memories, freezes, st.sampled_from([None, WAITS]))
+@given(cases, recalled, freezes, st.sampled_from([None, WAITS]))
 @example(case(acts=BOTH), notified(6 * DAY), (FROZEN,), None)
 @example(case(acts=BOTH), notified(6 * DAY), (), WAITS)
-def test_a_freeze_only_takes_actions_away_and_only_moves_dates_on(of: Case, memory: Memory, spans: tuple, waits: str | None):
-    memory = counted(of, memory)
-    assume(memory.warned_at)
+def test_a_freeze_only_takes_actions_away_and_only_moves_dates_on(of: Case, record: Record, spans: tuple, waits: str | None):
+    record = counted(of, record)
+    assume(record.notice.warned_at)
     held = replace(of, rule=replace(of.rule, freezes=spans, waits_because=waits))
-    free, step = plan_step(of, memory, NOW), plan_step(held, memory, NOW)
+    free, step = plan_step(of, record, NOW), plan_step(held, record, NOW)
     if step.name in ENDING_ACTIONS:
         assert (free.name, freeze_at(spans, NOW), waits) == (step.name, None, None)
     assert (step.name is StepName.START) == (free.name is StepName.START)
     assert earliest_action_at(held, NOW, StepName.STOP) >= earliest_action_at(of, NOW, StepName.STOP)
-    due, free_due = action_due_at(held, memory, NOW), action_due_at(of, memory, NOW)
+    due, free_due = action_due_at(held, record, NOW), action_due_at(of, record, NOW)
     assert (due is None) == (free_due is None)
     assert due is None or free_due is None or due >= free_due
-    coming, free_coming = next_action(held, memory, NOW), next_action(of, memory, NOW)
+    coming, free_coming = next_action(held, record, NOW), next_action(of, record, NOW)
     if coming and coming.at:
         assert free_coming is not None
         assert free_coming.at is not None
@@ -256,12 +258,12 @@ def test_a_freeze_only_takes_actions_away_and_only_moves_dates_on(of: Case, memo
 
 
 @settings(max_examples=200, deadline=None)
-@given(cases, memories, freezes, freezes, st.sampled_from([None, "tag reaper:keep=true"]))
+@given(cases, recalled, freezes, freezes, st.sampled_from([None, "tag reaper:keep=true"]))
 @example(case(acts=BOTH), notified(6 * DAY), (FROZEN,), (FROZEN,), None)
 @example(case(acts=BOTH), notified(6 * DAY), (), (FROZEN,), "tag reaper:keep=true")
-def test_removing_a_freeze_removes_no_other_protection(of: Case, memory: Memory, one: tuple, other: tuple, protected: str | None):
+def test_removing_a_freeze_removes_no_other_protection(of: Case, record: Record, one: tuple, other: tuple, protected: str | None):
     left = replace(of, rule=replace(of.rule, freezes=one, protected_because=protected))
     both = replace(of, rule=replace(left.rule, freezes=merged([*one, *other])))
     if freeze_at(one, NOW) or protected:
-        assert plan_step(left, memory, NOW).name not in ENDING_ACTIONS
-        assert plan_step(both, memory, NOW).name not in ENDING_ACTIONS
+        assert plan_step(left, record, NOW).name not in ENDING_ACTIONS
+        assert plan_step(both, record, NOW).name not in ENDING_ACTIONS

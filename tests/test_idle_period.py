@@ -10,11 +10,12 @@ import pytest
 
 from fakes.builders import HOUR, NOW
 from fakes.judged_cases import case
+from fakes.records import a_record
 from reaper.idle_period import (
     idle_period_start,
     notice_followed_action,
 )
-from reaper.model import Memory, Result
+from reaper.model import Result
 
 LEE, SAM = "lee@example.com", "sam@example.com"
 
@@ -30,8 +31,8 @@ LEE, SAM = "lee@example.com", "sam@example.com"
     ],
 )
 def test_only_the_mail_about_a_part_announces_its_rest(changes: dict[str, Any], expected: bool):
-    memory = Memory(warned_at=NOW, last_action_told_at=NOW, last_action_part="1 of 2 variants", last_action_result=Result.DONE)
-    assert notice_followed_action(replace(memory, **changes)) is expected
+    record = a_record(warned_at=NOW, told_at=NOW, part="1 of 2 variants", result=Result.DONE)
+    assert notice_followed_action(replace(record, **changes)) is expected
 
 
 @pytest.mark.parametrize(
@@ -45,7 +46,7 @@ def test_only_the_mail_about_a_part_announces_its_rest(changes: dict[str, Any], 
     ],
 )
 def test_the_start_moves_for_another_period_or_over_a_minute(idle_for: timedelta, last_busy: datetime | None, moved: timedelta):
-    memory = Memory(idle_since=NOW - 30 * HOUR, last_seen_idle_at=NOW - HOUR)
+    record = a_record(idle_since=NOW - 30 * HOUR, seen_idle_at=NOW - HOUR)
     judged = case()
     judged = replace(judged, verdict=replace(judged.verdict, idle_for=idle_for, last_busy=last_busy))
-    assert idle_period_start(judged, memory, NOW) - (NOW - 30 * HOUR) == moved
+    assert idle_period_start(judged, record, NOW) - (NOW - 30 * HOUR) == moved

@@ -33,9 +33,10 @@ from reaper.acting.manifest import parse_manifest
 from reaper.case import PLANNED, Report, Step
 from reaper.errors import CloudError, Reason
 from reaper.handover import Decided
-from reaper.model import Memory, Mode, Pause, Result, Status, StepName
+from reaper.model import Mode, Pause, Result, Status, StepName
 from reaper.notices.message import Message
 from reaper.pending import holds, stop_switch
+from reaper.record import Record
 
 GAMES, SOAK_GAMES, ROUNDS = 60, 300, 5
 """A round of games begins from one seed."""
@@ -292,8 +293,8 @@ class Deployment(RuleBasedStateMachine):
         for thing in self.pick(which):
             if thing.name not in self.oracle.garbled:
                 SEEN["ahead"] += 1
-                memory, inner, self.inner = self.deployment.memory(thing.name), self.inner, True
-                assert self.ledger.remember(self.cloud.id(thing.name), memory, memory.version, self.deployment.now + by)
+                record, inner, self.inner = self.deployment.record(thing.name), self.inner, True
+                assert self.ledger.write_record(self.cloud.id(thing.name), record, record.version, self.deployment.now + by)
                 self.inner = inner
                 self.oracle.ahead.pop(thing.name, None)
                 if by <= 7 * DAY:  # what is further ahead is void, and the next write replaces it
@@ -329,7 +330,7 @@ class Deployment(RuleBasedStateMachine):
             name = can[which % len(can)]
             if name in self.cloud.things:
                 self.cloud.things[name].refused = refused
-            manifest = self.deployment.memory(name).manifest_address or ""
+            manifest = self.deployment.record(name).act.manifest.address or ""
             if swapped:
                 self.swapped(name, manifest)
             self.restored(name, manifest)
@@ -337,7 +338,7 @@ class Deployment(RuleBasedStateMachine):
 
     def is_restorable(self, name: str) -> bool:
         """Whether something was done to it that stands."""
-        if name in self.oracle.garbled or not self.deployment.memory(name).manifest_address:
+        if name in self.oracle.garbled or not self.deployment.record(name).act.manifest.address:
             return False
         thing = self.cloud.things.get(name)
         return thing is None or thing.running_since is None or thing.variants < thing.whole
@@ -364,7 +365,7 @@ class Deployment(RuleBasedStateMachine):
             self.wrong.append(f"{name} could not be restored: {result}")
         elif result.undone.run_again:
             SEEN["again"] += 1
-            if self.deployment.memory(name).manifest_address != manifest:
+            if self.deployment.record(name).act.manifest.address != manifest:
                 self.wrong.append(f"{name} is not all back, and its manifest is forgotten")
         else:
             SEEN["restored"] += 1
@@ -470,22 +471,22 @@ class Deployment(RuleBasedStateMachine):
         """Its owner clicks on the link and keeps it for some days, unless it is kept for longer."""
         until = self.deployment.now + (1 + self.trial.which) * DAY
 
-        def keep(memory: Memory) -> Memory:
-            if memory.snoozed_until and memory.snoozed_until > until:
-                return memory
+        def keep(record: Record) -> Record:
+            if record.until and record.until > until:
+                return record
             self.oracle.snoozes.setdefault(thing.name, []).append((self.deployment.now, until))
-            return replace(memory, snoozed_until=until, snoozed_by="lee@example.com")
+            return replace(record, snoozed_until=until, snoozed_by="lee@example.com")
 
-        self.remember(thing.name, keep)
+        self.write_record(thing.name, keep)
 
-    def remember(self, name: str, change: Callable[[Memory], Memory]) -> None:
+    def remember(self, name: str, change: Callable[[Record], Record]) -> None:
         """Written to the ledger by another process, which nothing fails for."""
         if name in self.oracle.garbled:
             return
         self.oracle.ahead.pop(name, None)
         inner, self.inner = self.inner, True
-        memory = self.deployment.memory(name)
-        assert self.ledger.remember(self.cloud.id(name), change(memory), memory.version, self.deployment.now)
+        record = self.deployment.record(name)
+        assert self.ledger.write_record(self.cloud.id(name), change(record), record.version, self.deployment.now)
         self.inner = inner
 
     def before_call(self, call: str, name: str) -> None:
@@ -782,11 +783,11 @@ class Deployment(RuleBasedStateMachine):
             if by != run or name in self.oracle.garbled:
                 continue
             inner, self.inner = self.inner, True
-            memory = self.deployment.memory(name)
+            record = self.deployment.record(name)
             self.inner = inner
-            if (memory.last_action, memory.last_action_run) == (move, run) and memory.last_action_result is None:
+            if (record.act.action, record.act.run) == (move, run) and record.act.result is None:
                 self.wrong.append(f"nobody knows what became of {move} {name} at {when}")
-            elif memory.last_action is None:
+            elif record.act.action is None:
                 self.wrong.append(f"{move} {name} at {when} is forgotten")
 
     def settled(self, report: Report, trial: Trial) -> None:

@@ -17,12 +17,13 @@ from fakes.judged_cases import case
 from reaper import plan
 from reaper.errors import CloudError, Reason
 from reaper.handover import Decision
-from reaper.model import ENDING_ACTIONS, NOTICES, AnnouncedAction, Ceiling, Memory, Mode, StepName
+from reaper.model import ENDING_ACTIONS, NOTICES, AnnouncedAction, Ceiling, Mode, StepName
 from reaper.pending import holds
 from reaper.pending.holds import Breaker
 from reaper.planning import holding, possible_actions
 from reaper.planning.holding import Planned
 from reaper.policy import office_hours
+from reaper.record import Record
 from reaper.run import run_phases
 
 POLICY = """
@@ -91,8 +92,8 @@ def test_after_two_days_notices_go_out_without_a_date():
         in text
     )
     assert "on or after" not in text
-    memory = deployment.memory("busy-1")
-    assert (memory.announced_action, memory.act_not_before) == (None, None)
+    record = deployment.record("busy-1")
+    assert (record.notice.action, record.notice.not_before) == (None, None)
 
 
 def test_without_the_breaker_eight_owners_would_be_told_a_date():
@@ -247,19 +248,19 @@ def test_a_sweep_in_notify_leaves_what_was_announced_during_a_jump(kind: str):
     if kind == STARTABLE:
         deployment.cloud.add(name, tags={"owner": "desk@example.com"})
     deployment.sweep()
-    announced = deployment.memory(name).announced_action
+    announced = deployment.record(name).notice.action
     assert announced is (AnnouncedAction.HOURS if kind == STARTABLE else AnnouncedAction.STOP)
     outage(deployment, Mode.NOTIFY)
     sweep_for(deployment, 4 * DAY, mode=Mode.NOTIFY)
     assert len(jumped_places(deployment)) == 1
-    assert deployment.memory(name).announced_action is announced
+    assert deployment.record(name).notice.action is announced
 
 
 # --- properties
 
 times = st.integers(min_value=-30 * 24, max_value=0).map(lambda hours: NOW + hours * HOUR)
-memories = st.builds(
-    Memory,
+recalled = st.builds(
+    Record,
     warned_at=st.one_of(st.none(), times),
     reminded_at=st.none(),
     announced_action=st.sampled_from([None, AnnouncedAction.STOP, AnnouncedAction.DELETE]),
@@ -278,27 +279,27 @@ breakers = st.builds(
 
 
 @settings(max_examples=300, deadline=None)
-@given(memory=memories, breaker=breakers, idle_days=st.integers(1, 40))
-def test_a_jump_only_takes_actions_and_dated_notices_away(memory: Memory, breaker: Breaker, idle_days: int):
+@given(record=recalled, breaker=breakers, idle_days=st.integers(1, 40))
+def test_a_jump_only_takes_actions_and_dated_notices_away(record: Record, breaker: Breaker, idle_days: int):
     judged = case(idle_for=idle_days * DAY, acts={StepName.STOP: None, StepName.DELETE: None}, action=Ceiling.STOP)
     judged = replace(judged, resource=replace(judged.resource, target=TARGET))
-    step = plan.plan_step(judged, memory, NOW)
+    step = plan.plan_step(judged, record, NOW)
     decision = Decision(case=judged, verdict=judged.verdict, step=step, row_version=1)
-    after = holding.after_jumps(Planned(decision=decision, memory=memory), [breaker], NOW, acting=True).decision
+    after = holding.after_jumps(Planned(decision=decision, record=record), [breaker], NOW, acting=True).decision
     assert after.step.name not in ENDING_ACTIONS or step.name in ENDING_ACTIONS
     if breaker.since and after.step.name in NOTICES:
         assert NOW - breaker.since >= timedelta(hours=48)
         assert possible_actions.strongest_action(after.case, NOW) is None, "without a date"
-    if breaker.since is None and breaker.lapsed_at and memory.warned_at and memory.warned_at < breaker.lapsed_at:
+    if breaker.since is None and breaker.lapsed_at and record.notice.warned_at and record.notice.warned_at < breaker.lapsed_at:
         assert after.step.name is StepName.WARN, "a new notice first"
 
 
 @settings(max_examples=100, deadline=None)
-@given(memory=memories, breaker=breakers)
-def test_a_jump_leaves_what_office_hours_decide(memory: Memory, breaker: Breaker):
+@given(record=recalled, breaker=breakers)
+def test_a_jump_leaves_what_office_hours_decide(record: Record, breaker: Breaker):
     hours = office_hours.parse_hours("mon-fri 07:00-19:00", "UTC")
     judged = case(hours=hours, acts={StepName.STOP: None}, action=Ceiling.STOP)
-    step = plan.plan_step(judged, memory, NOW)
+    step = plan.plan_step(judged, record, NOW)
     decision = Decision(case=judged, verdict=judged.verdict, step=step, row_version=1)
-    planned = Planned(decision=decision, memory=memory)
+    planned = Planned(decision=decision, record=record)
     assert holding.after_jumps(planned, [breaker], NOW, acting=True) == planned

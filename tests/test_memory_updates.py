@@ -1,4 +1,4 @@
-"""How a memory changes, where only one wrong word would let a notice count that must not, or close an action that nobody finished."""
+"""How a record changes, where only one wrong word would let a notice count that must not, or close an action that nobody finished."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import pytest
 
 from fakes.builders import DAY, HOUR, NOW
 from fakes.judged_cases import case
-from reaper import memory_updates
+from fakes.records import a_record
+from reaper import record_updates
 from reaper.calendars.terms import Hours
-from reaper.model import AnnouncedAction, Ceiling, Memory, Result, StepName
+from reaper.model import AnnouncedAction, Ceiling, Result, StepName
 from reaper.planning import dates
 
-OPEN = Memory(last_action=StepName.STOP, last_action_at=NOW - HOUR, warned_at=NOW - DAY)
+OPEN = a_record(acted=StepName.STOP, acted_at=NOW - HOUR, warned_at=NOW - DAY)
 
 
 @pytest.mark.parametrize(
@@ -27,7 +28,7 @@ OPEN = Memory(last_action=StepName.STOP, last_action_at=NOW - HOUR, warned_at=NO
     ],
 )
 def test_which_actions_are_unfinished(changes: dict[str, Any], expected: bool):
-    assert memory_updates.is_unfinished(replace(OPEN, **changes), "ours") is expected
+    assert record_updates.is_unfinished(replace(OPEN, **changes), "ours") is expected
 
 
 @pytest.mark.parametrize(
@@ -35,8 +36,8 @@ def test_which_actions_are_unfinished(changes: dict[str, Any], expected: bool):
 )
 def test_an_announced_stop_is_no_notice_of_a_delete(announced: AnnouncedAction | None, due: bool):
     judged = case(action="delete", acts={StepName.STOP: None, StepName.DELETE: None})
-    memory = Memory(idle_since=NOW - 6 * DAY, last_seen_idle_at=NOW, warned_at=NOW - 5 * DAY, announced_action=announced)
-    assert (dates.action_due_at(judged, memory, NOW) is not None) is due
+    record = a_record(idle_since=NOW - 6 * DAY, seen_idle_at=NOW, warned_at=NOW - 5 * DAY, announced=announced)
+    assert (dates.action_due_at(judged, record, NOW) is not None) is due
 
 
 @pytest.mark.parametrize(
@@ -55,5 +56,5 @@ def test_when_a_weekly_summary_is_due(changes: dict[str, Any], due: bool):
     hours = Hours(days=frozenset(range(7)), start=7 * 60, end=19 * 60, tz="UTC", by_rule=True)
     judged = case(action=Ceiling.STOP, remind_every=7 * DAY, hours=hours)
     digest = dates.hours_digest(hours)
-    memory = Memory(warned_at=NOW - 7 * DAY, announced_action=AnnouncedAction.HOURS, enrolment_digest=digest)
-    assert dates.is_summary_due(judged, replace(memory, **changes), NOW) is due
+    record = a_record(warned_at=NOW - 7 * DAY, announced=AnnouncedAction.HOURS, hours=digest)
+    assert dates.is_summary_due(judged, replace(record, **changes), NOW) is due

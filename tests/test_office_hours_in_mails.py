@@ -11,12 +11,14 @@ from fakes.builders import DAY, HOUR
 from fakes.fake_cloud import KIND, STARTABLE
 from fakes.fake_deployment import POLICY, FakeDeployment, only, policy
 from fakes.judged_cases import case, counted, move
-from reaper import memory_updates
+from fakes.records import a_record
+from reaper import record_updates
 from reaper.case import Blocked
-from reaper.model import AnnouncedAction, Memory, Mode, Result, State, StepName
+from reaper.model import AnnouncedAction, Mode, Result, State, StepName
 from reaper.notices.message import Audience
 from reaper.planning import dates, possible_actions
 from reaper.policy import office_hours
+from reaper.record import Snooze
 
 FORCED = "rules: [{name: office, grace: 1h, hours: {on: 'mon-fri 07:00-19:00', tz: UTC, force: true}}]\n"
 MONDAY = datetime(2026, 11, 16, 19, 30, tzinfo=UTC)
@@ -71,24 +73,22 @@ def test_summary_mentions_a_forced_stop_but_is_no_notice_of_the_day():
 
 
 def test_enrolment_dated_by_a_wrong_clock_is_replaced_at_once():
-    memory = Memory(
-        warned_at=MONDAY + 400 * DAY, announced_action=AnnouncedAction.HOURS, enrolment_digest=dates.hours_digest(OFFICE)
-    )
-    assert move(case(hours=OFFICE, acts={StepName.STOP: None}), memory, MONDAY) is StepName.WARN
+    record = a_record(warned_at=MONDAY + 400 * DAY, announced=AnnouncedAction.HOURS, hours=dates.hours_digest(OFFICE))
+    assert move(case(hours=OFFICE, acts={StepName.STOP: None}), record, MONDAY) is StepName.WARN
 
 
 def test_resource_recreated_since_the_reapers_stop_is_not_started():
     stopped = {StepName.STOP: Blocked(because="it is stopped already", already_done=True), StepName.START: None}
     of, now = case(State.EXEMPT, hours=OFFICE, acts=stopped), MONDAY + 15 * HOUR
-    memory = Memory(last_action=StepName.STOP, last_action_at=MONDAY - 7 * DAY)
-    assert possible_actions.may_start(of, memory, now)
-    assert not possible_actions.may_start(replace(of, resource=replace(of.resource, created=MONDAY - DAY)), memory, now)
+    record = a_record(acted=StepName.STOP, acted_at=MONDAY - 7 * DAY)
+    assert possible_actions.may_start(of, record, now)
+    assert not possible_actions.may_start(replace(of, resource=replace(of.resource, created=MONDAY - DAY)), record, now)
 
 
 def test_enrolment_survives_hours_that_are_briefly_not_the_rules():
-    memory = Memory(warned_at=MONDAY, announced_action=AnnouncedAction.HOURS, enrolment_digest=dates.hours_digest(OFFICE))
+    record = a_record(warned_at=MONDAY, announced=AnnouncedAction.HOURS, hours=dates.hours_digest(OFFICE))
     unpriced = case(State.ACTIVE, hours=replace(OFFICE, by_rule=False), in_doubt=True, acts={StepName.STOP: None})
-    updated = memory_updates.after_judging(unpriced, memory, MONDAY + DAY)
+    updated = record_updates.after_judging(unpriced, record, MONDAY + DAY)
     assert dates.enrolled_since(case(hours=OFFICE), updated) == MONDAY
 
 
@@ -158,23 +158,21 @@ def test_likely_idle_resource_is_force_stopped_after_a_notice_that_day():
 def test_failed_start_is_retried_the_next_morning():
     stopped = {StepName.STOP: Blocked(because="it is stopped already", already_done=True), StepName.START: None}
     of, now = case(State.EXEMPT, hours=OFFICE, acts=stopped, changed=MONDAY), MONDAY + 36 * HOUR
-    failed = Memory(
-        last_action=StepName.START, last_action_at=MONDAY + 12 * HOUR, last_action_run="a", last_action_result=Result.FAILED
-    )
+    failed = a_record(acted=StepName.START, acted_at=MONDAY + 12 * HOUR, run="a", result=Result.FAILED)
     assert possible_actions.may_start(of, failed, now)
     assert not possible_actions.may_start(replace(of, resource=replace(of.resource, changed=MONDAY + 13 * HOUR)), failed, now)
 
 
 def test_ended_snooze_of_a_host_still_answers_notices_of_inner_resources():
-    host = Memory(snoozed_until=MONDAY, snoozed_at=MONDAY - 2 * DAY, snoozed_by="lee")
+    host = Snooze(until=MONDAY, at=MONDAY - 2 * DAY, by="lee")
     of = case(State.ACTIVE)
     desk = replace(of, resource=replace(of.resource, kind="sagemaker-notebook"))
-    assert memory_updates.after_judging(desk, host, MONDAY + HOUR).snoozed_until is None, "nothing lives on it"
-    assert memory_updates.after_judging(of, host, MONDAY + 14 * DAY).snoozed_until == MONDAY
-    assert memory_updates.after_judging(of, host, MONDAY + 15 * DAY).snoozed_until is None
-    inner = Memory(warned_at=MONDAY - 3 * DAY, announced_action=AnnouncedAction.STOP, act_not_before=MONDAY)
-    kept = memory_updates.after_judging(of, host, MONDAY + DAY)
-    assert counted(case(), inner, MONDAY + DAY, kept).announced_action is None
+    assert record_updates.after_judging(desk, host, MONDAY + HOUR).until is None, "nothing lives on it"
+    assert record_updates.after_judging(of, host, MONDAY + 14 * DAY).until == MONDAY
+    assert record_updates.after_judging(of, host, MONDAY + 15 * DAY).until is None
+    inner = a_record(warned_at=MONDAY - 3 * DAY, announced=AnnouncedAction.STOP, not_before=MONDAY)
+    kept = record_updates.after_judging(of, host, MONDAY + DAY)
+    assert counted(case(), inner, MONDAY + DAY, kept).notice.action is None
 
 
 def test_subject_of_a_mail_about_office_hours_alone_says_so():

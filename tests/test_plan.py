@@ -8,25 +8,27 @@ import pytest
 
 from fakes.builders import DAY, HOUR, NOW
 from fakes.judged_cases import LOOKBACK, WEEK, case, counted, move
+from fakes.records import a_record
 from reaper.case import Step
-from reaper.memory_updates import after_judging, after_notice
-from reaper.model import Ceiling, Memory, State, StepName, Verdict
+from reaper.model import Ceiling, State, StepName, Verdict
 from reaper.plan import plan_step
 from reaper.planning.dates import valid_notice_at
 from reaper.planning.possible_actions import may_act, with_snooze
+from reaper.record import Record, Snooze
+from reaper.record_updates import after_judging, after_notice
 
 WARN = Step(name=StepName.WARN, because="idle")
 
 
-def warned(ago: timedelta, **fields: Any) -> Memory:
+def warned(ago: timedelta, **fields: Any) -> Record:
     """Idle for ten days, warned a while ago, seen idle just now."""
-    return Memory(
+    return Record(
         **{"idle_since": NOW - 10 * DAY, "last_seen_idle_at": NOW - HOUR, "warned_at": NOW - ago, "notice_receipt": "r", **fields}
     )
 
 
 def test_plan_warns_the_first_time_a_resource_is_idle():
-    step = plan_step(case(), Memory(), NOW)
+    step = plan_step(case(), Record(), NOW)
     assert step.name is StepName.WARN
     assert "idle for more than 1 day under test" in step.because
 
@@ -43,7 +45,7 @@ def test_plan_warns_the_first_time_a_resource_is_idle():
         pytest.param(warned(9 * DAY, reminded_at=NOW - 2 * DAY), StepName.NONE, id="reminded two days ago"),
         pytest.param(warned(9 * DAY, reminded_at=NOW - WEEK), StepName.REMIND, id="reminded a week ago"),
         pytest.param(warned(DAY, snoozed_until=NOW + HOUR), StepName.NONE, id="kept for another hour"),
-        pytest.param(Memory(snoozed_until=NOW + HOUR), StepName.NONE, id="kept before it was ever told"),
+        pytest.param(Snooze(until=NOW + HOUR), StepName.NONE, id="kept before it was ever told"),
         pytest.param(warned(9 * DAY, snoozed_until=NOW + HOUR), StepName.NONE, id="kept although a reminder is due"),
         pytest.param(warned(2 * DAY, snoozed_until=NOW), StepName.WARN, id="the snooze it led to is over"),
         pytest.param(warned(HOUR, snoozed_until=NOW - DAY), StepName.NONE, id="told after an earlier snooze was over"),
@@ -52,14 +54,14 @@ def test_plan_warns_the_first_time_a_resource_is_idle():
             StepName.WARN,
             id="told before this spell began, as far as anything is known",
         ),
-        pytest.param(Memory(warned_at=NOW - 4 * DAY), StepName.NONE, id="told before the idle time that is proven"),
-        pytest.param(Memory(warned_at=NOW - 2 * DAY), StepName.NONE, id="told within the idle time that is proven"),
-        pytest.param(Memory(warned_at=NOW - 3 * DAY), StepName.NONE, id="told just when the proven idle time began"),
+        pytest.param(a_record(warned_at=NOW - 4 * DAY), StepName.NONE, id="told before the idle time that is proven"),
+        pytest.param(a_record(warned_at=NOW - 2 * DAY), StepName.NONE, id="told within the idle time that is proven"),
+        pytest.param(a_record(warned_at=NOW - 3 * DAY), StepName.NONE, id="told just when the proven idle time began"),
         pytest.param(warned(HOUR, snoozed_until=NOW - HOUR), StepName.NONE, id="told just when a snooze was over"),
     ],
 )
-def test_plan_notifies_the_owner_of_an_idle_resource_on_time(memory, expected):
-    assert move(case(), memory) is expected
+def test_plan_notifies_the_owner_of_an_idle_resource_on_time(record, expected):
+    assert move(case(), record) is expected
 
 
 @pytest.mark.parametrize("what", ["last_busy", "changed"])
@@ -80,13 +82,13 @@ def test_notice_before_the_last_use_or_change_does_not_count(what, ago, expected
 
 def test_use_that_shows_late_voids_the_notice_before_it():
     late = case(idle_for=2 * DAY, last_busy=NOW - 2 * DAY)
-    memory = warned(3 * DAY, last_seen_idle_at=NOW - HOUR)
-    assert move(late, memory) is StepName.WARN
-    assert after_judging(late, memory, NOW) == Memory(idle_since=NOW - 2 * DAY, last_seen_idle_at=NOW - HOUR)
+    record = warned(3 * DAY, last_seen_idle_at=NOW - HOUR)
+    assert move(late, record) is StepName.WARN
+    assert after_judging(late, record, NOW) == a_record(idle_since=NOW - 2 * DAY, seen_idle_at=NOW - HOUR)
 
 
 def test_moving_window_starts_no_new_idle_period():
-    month = Memory(idle_since=NOW - 40 * DAY, last_seen_idle_at=NOW - 5 * DAY, warned_at=NOW - 20 * DAY, notice_receipt="r")
+    month = a_record(idle_since=NOW - 40 * DAY, seen_idle_at=NOW - 5 * DAY, warned_at=NOW - 20 * DAY, receipt="r")
     assert move(case(idle_for=LOOKBACK, remind_every=30 * DAY), month) is StepName.NONE
     assert move(case(idle_for=LOOKBACK, remind_every=20 * DAY), month) is StepName.REMIND
     assert valid_notice_at(case(idle_for=LOOKBACK), month, NOW) == NOW - 20 * DAY
@@ -106,16 +108,16 @@ def test_gap_in_proof_voids_the_grace_but_brings_no_earlier_notice():
 
 
 def test_snooze_makes_the_verdict_exempt_with_person_date_and_reason():
-    memory = Memory(
+    record = a_record(
         snoozed_until=datetime(2026, 11, 30, 8, tzinfo=UTC), snoozed_by="jo@example.com", snooze_reason="demo on Friday"
     )
-    spared = with_snooze(case(last_busy=NOW - 3 * DAY), memory, NOW)
+    spared = with_snooze(case(last_busy=NOW - 3 * DAY), record, NOW)
     assert spared.verdict == Verdict(
         state=State.EXEMPT,
         because="snoozed until 2026-11-30 08:00 UTC by jo@example.com: demo on Friday",
         last_busy=NOW - 3 * DAY,
     )
-    step = plan_step(case(), memory, NOW)
+    step = plan_step(case(), record, NOW)
     assert step.because == spared.verdict.because
 
 
@@ -130,11 +132,11 @@ def test_snooze_makes_the_verdict_exempt_with_person_date_and_reason():
     ],
 )
 def test_snooze_changes_only_idle_verdicts(of, until):
-    assert with_snooze(of, Memory(snoozed_until=until), NOW) is of
+    assert with_snooze(of, Snooze(until=until), NOW) is of
 
 
 def test_memory_has_the_idle_period_from_the_first_idle_verdict():
-    assert after_judging(case(), Memory(version=4), NOW) == Memory(idle_since=NOW - 3 * DAY, last_seen_idle_at=NOW, version=4)
+    assert after_judging(case(), a_record(version=4), NOW) == a_record(idle_since=NOW - 3 * DAY, seen_idle_at=NOW, version=4)
 
 
 @pytest.mark.parametrize(
@@ -154,24 +156,24 @@ def test_only_use_change_and_protection_end_the_idle_period(of):
         "manifest_address": "m",
         "version": 3,
     }
-    assert after_judging(of, warned(DAY, reminded_at=NOW - 2 * HOUR, **fields), NOW) == Memory(**fields)
+    assert after_judging(of, warned(DAY, reminded_at=NOW - 2 * HOUR, **fields), NOW) == Record(**fields)
 
 
 @pytest.mark.parametrize("state", [State.UNKNOWN, State.EXEMPT, State.YOUNG])
 def test_unknown_young_and_free_resources_keep_their_idle_period(state):
-    memory = warned(DAY)
-    assert after_judging(case(state), memory, NOW) is memory
+    record = warned(DAY)
+    assert after_judging(case(state), record, NOW) is record
 
 
 def test_memory_is_rarely_rewritten():
-    memory = after_judging(case(idle_for=DAY), Memory(), NOW)
+    record = after_judging(case(idle_for=DAY), Record(), NOW)
     writes = 0
     for day in range(1, 61):
         now = NOW + day * DAY
-        new = after_judging(case(idle_for=min((day + 1) * DAY, LOOKBACK)), memory, now)
-        writes, memory = writes + (new != memory), new
+        new = after_judging(case(idle_for=min((day + 1) * DAY, LOOKBACK)), record, now)
+        writes, record = writes + (new != record), new
     assert writes <= 12
-    assert memory.idle_since == NOW - DAY
+    assert record.idle_since == NOW - DAY
 
 
 UNKNOWN = case(State.UNKNOWN)
@@ -180,13 +182,13 @@ ALONE = replace(UNKNOWN, resource=replace(UNKNOWN.resource, kind="sagemaker-note
 
 
 def test_ended_snooze_is_cleared_with_the_notice_it_answered():
-    memory = warned(2 * DAY, snoozed_until=NOW - HOUR, snoozed_by="jo", snooze_reason="demo")
-    assert after_judging(ALONE, memory, NOW) == Memory(idle_since=NOW - 10 * DAY, last_seen_idle_at=NOW - HOUR)
+    record = warned(2 * DAY, snoozed_until=NOW - HOUR, snoozed_by="jo", snooze_reason="demo")
+    assert after_judging(ALONE, record, NOW) == a_record(idle_since=NOW - 10 * DAY, seen_idle_at=NOW - HOUR)
 
 
 def test_snooze_ends_at_its_last_moment():
-    over = Memory(idle_since=NOW - DAY, snoozed_until=NOW, snoozed_by="jo")
-    assert after_judging(ALONE, over, NOW) == Memory(idle_since=NOW - DAY)
+    over = a_record(idle_since=NOW - DAY, snoozed_until=NOW, snoozed_by="jo")
+    assert after_judging(ALONE, over, NOW) == a_record(idle_since=NOW - DAY)
     assert after_judging(ALONE, over, NOW - timedelta(microseconds=1)) is over
 
 
@@ -199,16 +201,14 @@ def test_snooze_ends_at_its_last_moment():
     ],
 )
 def test_last_seen_idle_time_is_renewed_halfway(seen_ago, idle_for, expected):
-    memory = Memory(idle_since=NOW - 30 * DAY, last_seen_idle_at=NOW - seen_ago)
-    assert after_judging(case(idle_for=idle_for), memory, NOW) == Memory(
-        idle_since=NOW - 30 * DAY, last_seen_idle_at=NOW - expected
-    )
+    record = a_record(idle_since=NOW - 30 * DAY, seen_idle_at=NOW - seen_ago)
+    assert after_judging(case(idle_for=idle_for), record, NOW) == a_record(idle_since=NOW - 30 * DAY, seen_idle_at=NOW - expected)
 
 
 def test_notice_is_remembered_with_its_receipt():
-    first = after_notice(case(), Memory(version=1), WARN, "r1", NOW)
+    first = after_notice(case(), a_record(version=1), WARN, "r1", NOW)
     claim = {"claimed_since": NOW - 3 * DAY, "claimed_until": NOW}
-    assert first == Memory(warned_at=NOW, notice_receipt="r1", version=1, **claim)
+    assert first == a_record(warned_at=NOW, receipt="r1", version=1, **claim)
     reminder = Step(name=StepName.REMIND, because="still idle")
     assert after_notice(case(), first, reminder, "r2", NOW + WEEK) == replace(
         first,

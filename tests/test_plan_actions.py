@@ -10,9 +10,17 @@ import pytest
 
 from fakes.builders import DAY, HOUR, NOW
 from fakes.judged_cases import case, counted
+from fakes.records import a_record
 from reaper.case import Blocked, Case, Owner, Step
 from reaper.idle_period import VOID_ENROLMENT
-from reaper.memory_updates import (
+from reaper.model import AnnouncedAction, Ceiling, Confidence, Result, State, StepName
+from reaper.pending import intents
+from reaper.plan import plan_step
+from reaper.planning.dates import action_due_at, earliest_action_at, hours_digest, valid_notice_at
+from reaper.planning.possible_actions import is_forced, may_start, strongest_action, with_snooze
+from reaper.policy import office_hours
+from reaper.record import ManifestReference, Record, Snooze
+from reaper.record_updates import (
     BegunAction,
     after_action,
     after_action_mail,
@@ -23,12 +31,6 @@ from reaper.memory_updates import (
     is_unfinished,
     without_intent,
 )
-from reaper.model import AnnouncedAction, Ceiling, Confidence, ManifestReference, Memory, Result, State, StepName
-from reaper.pending import intents
-from reaper.plan import plan_step
-from reaper.planning.dates import action_due_at, earliest_action_at, hours_digest, valid_notice_at
-from reaper.planning.possible_actions import is_forced, may_start, strongest_action, with_snooze
-from reaper.policy import office_hours
 
 BOTH = {StepName.STOP: None, StepName.DELETE: None}
 RUNNING = {StepName.STOP: None, StepName.START: Blocked(because="it is running already", already_done=True)}
@@ -39,21 +41,21 @@ EVENING = NIGHT - 2 * HOUR
 DAYTIME = datetime(2026, 11, 20, 9, 0, tzinfo=UTC)
 
 
-def told_of(move: StepName | None, ago: timedelta, now: datetime = NOW, **fields: Any) -> Memory:
+def told_of(move: StepName | None, ago: timedelta, now: datetime = NOW, **fields: Any) -> Record:
     """A notice of the present spell."""
     told_at = now - ago
-    return Memory(idle_since=now - 10 * DAY, last_seen_idle_at=now - HOUR, warned_at=told_at, announced_action=move, **fields)
+    return a_record(idle_since=now - 10 * DAY, seen_idle_at=now - HOUR, warned_at=told_at, announced=move, **fields)
 
 
-def enrolled(ago: timedelta, now: datetime = NIGHT, **fields: Any) -> Memory:
+def enrolled(ago: timedelta, now: datetime = NIGHT, **fields: Any) -> Record:
     """An enrolment notice about the office hours of these tests."""
-    return Memory(
+    return Record(
         **{"warned_at": now - ago, "announced_action": AnnouncedAction.HOURS, "enrolment_digest": hours_digest(HOURS), **fields}
     )
 
 
-def step(of: Case, memory: Memory, now: datetime = NOW, acting: bool = True) -> StepName:
-    planned = plan_step(of, memory, now, acting=acting)
+def step(of: Case, record: Record, now: datetime = NOW, acting: bool = True) -> StepName:
+    planned = plan_step(of, record, now, acting=acting)
     return planned.name
 
 
@@ -103,7 +105,7 @@ def test_likely_evidence_brings_notices_only_unless_the_rule_acts_on_it():
 @pytest.mark.parametrize(
     ("memory", "expected"),
     [
-        pytest.param(Memory(), StepName.WARN, id="never told"),
+        pytest.param(Record(), StepName.WARN, id="never told"),
         pytest.param(
             told_of(StepName.STOP, 3 * DAY - timedelta(seconds=1)), StepName.NONE, id="a second before the grace is over"
         ),
@@ -128,40 +130,38 @@ def test_likely_evidence_brings_notices_only_unless_the_rule_acts_on_it():
         ),
     ],
 )
-def test_stop_is_due_after_its_announcement_in_this_idle_period(memory, expected):
-    assert step(case(idle_for=10 * DAY, acts=BOTH), memory) is expected
+def test_stop_is_due_after_its_announcement_in_this_idle_period(record, expected):
+    assert step(case(idle_for=10 * DAY, acts=BOTH), record) is expected
 
 
 def test_use_or_change_after_the_notice_voids_the_notice():
-    memory = told_of(StepName.STOP, 4 * DAY)
+    record = told_of(StepName.STOP, 4 * DAY)
     for end in ({"last_busy": NOW - 3 * DAY}, {"changed": NOW - 3 * DAY}):
         of = case(idle_for=3 * DAY, acts=BOTH, **end)
-        assert valid_notice_at(of, counted(of, memory), NOW) is None
-    assert step(case(idle_for=3 * DAY, acts=BOTH, changed=NOW - 3 * DAY), memory) is StepName.WARN
+        assert valid_notice_at(of, counted(of, record), NOW) is None
+    assert step(case(idle_for=3 * DAY, acts=BOTH, changed=NOW - 3 * DAY), record) is StepName.WARN
 
 
 def test_gap_in_proof_after_the_notice_voids_the_notice():
-    memory = Memory(
-        idle_since=NOW - 20 * DAY, last_seen_idle_at=NOW - 6 * DAY, warned_at=NOW - 8 * DAY, announced_action=StepName.STOP
-    )
-    assert action_due_at(case(idle_for=5 * DAY, acts=BOTH), memory, NOW) is None
+    record = a_record(idle_since=NOW - 20 * DAY, seen_idle_at=NOW - 6 * DAY, warned_at=NOW - 8 * DAY, announced=StepName.STOP)
+    assert action_due_at(case(idle_for=5 * DAY, acts=BOTH), record, NOW) is None
 
 
 def test_warning_remembers_its_action_and_its_date():
     of = case(acts=BOTH)
-    warning = plan_step(of, Memory(), NOW)
-    memory = after_notice(of, Memory(), warning, "r", NOW)
-    assert (memory.announced_action, memory.act_not_before) == (StepName.STOP, NOW + 3 * DAY)
-    quiet = after_notice(of, Memory(), warning, "r", NOW, acting=False)
-    assert (quiet.announced_action, quiet.act_not_before) == (None, None)
+    warning = plan_step(of, Record(), NOW)
+    record = after_notice(of, Record(), warning, "r", NOW)
+    assert (record.notice.action, record.notice.not_before) == (StepName.STOP, NOW + 3 * DAY)
+    quiet = after_notice(of, Record(), warning, "r", NOW, acting=False)
+    assert (quiet.notice.action, quiet.notice.not_before) == (None, None)
 
 
 def test_action_after_an_undo_needs_a_new_notice():
-    memory = after_undo(
+    record = after_undo(
         told_of(StepName.STOP, 5 * DAY, last_action=StepName.STOP, last_action_at=NOW - 2 * DAY, manifest_address="s3://m"), NOW
     )
-    assert memory == Memory(last_call_at=NOW)
-    assert step(case(acts=BOTH), memory) is StepName.WARN
+    assert record == a_record(called_at=NOW)
+    assert step(case(acts=BOTH), record) is StepName.WARN
 
 
 def test_office_hours_delay_an_announced_stop_to_their_end():
@@ -174,8 +174,8 @@ def test_office_hours_delay_an_announced_stop_to_their_end():
 def test_tag_hours_protect_inside_and_need_an_ordinary_notice_outside():
     of = case(idle_for=10 * DAY, acts=BOTH, hours=replace(HOURS, by_rule=False), grace=HOUR)
     assert step(of, told_of(StepName.STOP, 4 * DAY, DAYTIME), DAYTIME) is StepName.NONE
-    assert step(of, Memory(), NIGHT) is StepName.WARN
-    assert after_notice(of, Memory(), Step(name=StepName.WARN, because=""), "r", NIGHT).announced_action is AnnouncedAction.STOP
+    assert step(of, Record(), NIGHT) is StepName.WARN
+    assert after_notice(of, Record(), Step(name=StepName.WARN, because=""), "r", NIGHT).notice.action is AnnouncedAction.STOP
     assert step(of, enrolled(4 * DAY), NIGHT) is StepName.WARN, "an enrolment is no notice of an ordinary stop"
     assert step(of, told_of(StepName.STOP, HOUR, NIGHT), NIGHT) is StepName.STOP
 
@@ -187,16 +187,16 @@ def test_office_hours_stop_and_never_delete():
 
 def test_manual_start_outside_office_hours_is_respected_for_four_hours():
     of = case(idle_for=HOUR, acts=BOTH, hours=HOURS, grace=timedelta(minutes=30), changed=NIGHT - HOUR)
-    memory = enrolled(4 * DAY)
-    assert step(of, memory, NIGHT) is StepName.NONE
+    record = enrolled(4 * DAY)
+    assert step(of, record, NIGHT) is StepName.NONE
     later = NIGHT + 3 * HOUR
-    assert step(case(idle_for=4 * HOUR, acts=BOTH, hours=HOURS, grace=HOUR, changed=NIGHT - HOUR), memory, later) is StepName.STOP
+    assert step(case(idle_for=4 * HOUR, acts=BOTH, hours=HOURS, grace=HOUR, changed=NIGHT - HOUR), record, later) is StepName.STOP
 
 
 @pytest.mark.parametrize(
     ("memory", "expected"),
     [
-        pytest.param(Memory(), StepName.WARN, id="never told"),
+        pytest.param(Record(), StepName.WARN, id="never told"),
         pytest.param(told_of(StepName.STOP, 4 * DAY, NIGHT), StepName.WARN, id="told of a stop for being idle"),
         pytest.param(enrolled(3 * DAY), StepName.STOP, id="told a grace ago"),
         pytest.param(enrolled(3 * DAY - timedelta(seconds=1)), StepName.NONE, id="a second before the grace is over"),
@@ -213,9 +213,9 @@ def test_manual_start_outside_office_hours_is_respected_for_four_hours():
         pytest.param(enrolled(4 * DAY, snoozed_until=NIGHT + HOUR), StepName.NONE, id="kept"),
     ],
 )
-def test_stop_by_office_hours_needs_an_enrolment(memory, expected):
+def test_stop_by_office_hours_needs_an_enrolment(record, expected):
     of = replace(case(idle_for=2 * HOUR, acts=BOTH, hours=HOURS), owner=Owner(address="new@example.com", source="tag"))
-    assert step(of, memory, NIGHT) is expected
+    assert step(of, record, NIGHT) is expected
 
 
 def test_recreated_resource_needs_a_new_enrolment():
@@ -227,18 +227,18 @@ def test_recreated_resource_needs_a_new_enrolment():
 
 @pytest.mark.parametrize("of", [case(State.ACTIVE, hours=HOURS), case(State.YOUNG, hours=HOURS), case(State.EXEMPT, hours=HOURS)])
 def test_use_stops_and_starts_do_not_affect_an_enrolment(of):
-    memory = enrolled(4 * DAY)
-    assert after_judging(of, memory, NIGHT) == memory
-    assert after_action(memory) == memory
+    record = enrolled(4 * DAY)
+    assert after_judging(of, record, NIGHT) == record
+    assert after_action(record) == record
 
 
 def test_ended_snooze_voids_an_enrolment_until_a_week_after_its_mail():
     of = case(idle_for=2 * HOUR, acts=BOTH, hours=HOURS)
-    memory = enrolled(5 * DAY, snoozed_until=NIGHT - HOUR, snoozed_at=NIGHT - 2 * DAY)
-    assert step(of, memory, NIGHT) is StepName.NONE
+    record = enrolled(5 * DAY, snoozed_until=NIGHT - HOUR, snoozed_at=NIGHT - 2 * DAY)
+    assert step(of, record, NIGHT) is StepName.NONE
     alone = replace(of, resource=replace(of.resource, kind="sagemaker-notebook"))  # hosts no others
-    cleared = after_judging(alone, memory, NIGHT)
-    assert (cleared.snoozed_until, cleared.warned_at) == (None, memory.warned_at)
+    cleared = after_judging(alone, record, NIGHT)
+    assert (cleared.until, cleared.notice.warned_at) == (None, record.notice.warned_at)
     assert step(of, cleared, NIGHT) is StepName.NONE
     assert step(of, cleared, NIGHT + 2 * DAY) is StepName.WARN
 
@@ -259,9 +259,9 @@ def test_reminder_of_an_enrolment_is_weekly_whatever_the_verdict(state, expected
 
 
 def test_weekly_summary_keeps_the_enrolment_and_its_date():
-    of, memory = case(State.ACTIVE, acts=BOTH, hours=HOURS), enrolled(7 * DAY, act_not_before=NIGHT - 4 * DAY)
-    after_it = after_notice(of, memory, Step(name=StepName.REMIND, because=""), "r2", NIGHT)
-    assert after_it == replace(memory, reminded_at=NIGHT, notice_receipt="r2")
+    of, record = case(State.ACTIVE, acts=BOTH, hours=HOURS), enrolled(7 * DAY, act_not_before=NIGHT - 4 * DAY)
+    after_it = after_notice(of, record, Step(name=StepName.REMIND, because=""), "r2", NIGHT)
+    assert after_it == replace(record, reminded_at=NIGHT, notice_receipt="r2")
 
 
 def force(state: State = State.ACTIVE, **fields: Any) -> Case:
@@ -271,7 +271,7 @@ def force(state: State = State.ACTIVE, **fields: Any) -> Case:
 def test_force_stops_a_busy_resource_only_after_a_notice_that_day():
     of = force()
     week = 5 * DAY
-    assert step(of, Memory(), NIGHT) is StepName.WARN
+    assert step(of, Record(), NIGHT) is StepName.WARN
     assert step(of, told_of(StepName.STOP, HOUR, NIGHT), NIGHT) is StepName.WARN, "not told of its office hours"
     assert step(of, enrolled(HOUR), NIGHT) is StepName.NONE, "the grace counts from the first mail"
     assert step(of, enrolled(week), EVENING) is StepName.REMIND
@@ -292,8 +292,8 @@ def test_notice_of_a_forced_stop_is_never_too_late_for_that_day():
 def test_daytime_summary_is_no_notice_of_a_forced_stop():
     summary = enrolled(9 * DAY, reminded_at=EVENING - 6 * HOUR)
     assert step(force(), summary, EVENING) is StepName.REMIND
-    memory = enrolled(9 * DAY, reminded_at=NIGHT - HOUR)
-    assert step(force(), memory, NIGHT) is StepName.STOP
+    record = enrolled(9 * DAY, reminded_at=NIGHT - HOUR)
+    assert step(force(), record, NIGHT) is StepName.STOP
 
 
 def test_force_does_not_delay_the_stop_of_an_idle_resource():
@@ -329,9 +329,9 @@ def test_forced_stop_needs_a_well_dated_notice_to_the_present_owner():
 
 
 def test_notice_of_a_forced_stop_lasts_through_use():
-    memory = enrolled(HOUR)
-    assert after_judging(force(), memory, NIGHT) == memory
-    assert after_judging(case(State.ACTIVE), memory, NIGHT).enrolment_digest == VOID_ENROLMENT, "its rule has no hours any more"
+    record = enrolled(HOUR)
+    assert after_judging(force(), record, NIGHT) == record
+    assert after_judging(case(State.ACTIVE), record, NIGHT).notice.hours == VOID_ENROLMENT, "its rule has no hours any more"
 
 
 @pytest.mark.parametrize(
@@ -350,19 +350,19 @@ def test_force_never_stops_unknown_protected_or_notify_only_resources(of):
 
 def test_force_does_nothing_inside_office_hours():
     assert step(force(), enrolled(5 * DAY, DAYTIME), DAYTIME) is StepName.NONE
-    assert step(force(), Memory(), DAYTIME) is StepName.NONE, "nor is anybody told that they are over"
+    assert step(force(), Record(), DAYTIME) is StepName.NONE, "nor is anybody told that they are over"
 
 
 ASLEEP = {StepName.STOP: Blocked(because="it is stopped", already_done=True), StepName.START: None}
 OPENING = datetime(2026, 11, 20, 6, 0, tzinfo=UTC)
-OURS = Memory(last_action=StepName.STOP, last_action_at=DAYTIME - 12 * HOUR)
+OURS = a_record(acted=StepName.STOP, acted_at=DAYTIME - 12 * HOUR)
 
 
 @pytest.mark.parametrize(
     ("restart", "memory", "fields", "expected"),
     [
         pytest.param("ours", OURS, {}, StepName.START, id="we stopped it"),
-        pytest.param("ours", Memory(), {}, StepName.NONE, id="somebody else stopped it"),
+        pytest.param("ours", Record(), {}, StepName.NONE, id="somebody else stopped it"),
         pytest.param(
             "ours",
             replace(OURS, last_action=StepName.START),
@@ -371,33 +371,33 @@ OURS = Memory(last_action=StepName.STOP, last_action_at=DAYTIME - 12 * HOUR)
             id="we started it last, and somebody else stopped it",
         ),
         pytest.param("ours", OURS, {"changed": DAYTIME - 3 * HOUR}, StepName.NONE, id="somebody had it in hand since"),
-        pytest.param("all", Memory(), {"changed": OPENING - timedelta(seconds=1)}, StepName.START, id="everything is started"),
-        pytest.param("all", Memory(), {"changed": OPENING}, StepName.NONE, id="its owner stopped it this morning"),
-        pytest.param("all", Memory(), {}, StepName.NONE, id="nobody knows when it was stopped"),
-        pytest.param("all", Memory(), {"acts": {StepName.STOP: None}}, StepName.NONE, id="a kind that cannot be started"),
-        pytest.param("all", Memory(), {"protected_because": "kept by tag"}, StepName.NONE, id="left alone by tag"),
-        pytest.param("all", Memory(), {"action": Ceiling.NOTIFY}, StepName.NONE, id="notices only"),
+        pytest.param("all", Record(), {"changed": OPENING - timedelta(seconds=1)}, StepName.START, id="everything is started"),
+        pytest.param("all", Record(), {"changed": OPENING}, StepName.NONE, id="its owner stopped it this morning"),
+        pytest.param("all", Record(), {}, StepName.NONE, id="nobody knows when it was stopped"),
+        pytest.param("all", Record(), {"acts": {StepName.STOP: None}}, StepName.NONE, id="a kind that cannot be started"),
+        pytest.param("all", Record(), {"protected_because": "kept by tag"}, StepName.NONE, id="left alone by tag"),
+        pytest.param("all", Record(), {"action": Ceiling.NOTIFY}, StepName.NONE, id="notices only"),
         pytest.param(
-            "all", Memory(), {"acts": {StepName.START: Blocked(because="its status is Pending")}}, StepName.NONE, id="in between"
+            "all", Record(), {"acts": {StepName.START: Blocked(because="its status is Pending")}}, StepName.NONE, id="in between"
         ),
         pytest.param(
             "all",
-            Memory(last_action=StepName.START, last_action_at=DAYTIME - timedelta(minutes=5)),
+            a_record(acted=StepName.START, acted_at=DAYTIME - timedelta(minutes=5)),
             {},
             StepName.NONE,
             id="started a moment ago",
         ),
     ],
 )
-def test_office_hours_start_resources_in_the_morning(restart, memory, fields, expected):
+def test_office_hours_start_resources_in_the_morning(restart, record, fields, expected):
     of = case(State.EXEMPT, **{"acts": ASLEEP, "hours": replace(HOURS, restart=restart), **fields})
-    assert step(of, memory, DAYTIME) is expected
-    assert step(of, memory, DAYTIME, acting=False) is StepName.NONE
-    assert step(of, memory, NIGHT) is StepName.NONE
+    assert step(of, record, DAYTIME) is expected
+    assert step(of, record, DAYTIME, acting=False) is StepName.NONE
+    assert step(of, record, NIGHT) is StepName.NONE
 
 
 def test_running_resource_is_not_started():
-    assert not may_start(case(acts={StepName.START: None}, hours=replace(HOURS, restart="all")), Memory(), DAYTIME)
+    assert not may_start(case(acts={StepName.START: None}, hours=replace(HOURS, restart="all")), Record(), DAYTIME)
 
 
 def test_forced_stop_needs_a_notice_about_this_resource():
@@ -414,8 +414,8 @@ def test_unreadable_tags_rule_out_forced_stops_and_starts():
     assert not is_forced(replace(force(), resource=replace(force().resource, tags=None)), NIGHT)
 
 
-def reason(of: Case, memory: Memory, now: datetime = NOW) -> str:
-    planned = plan_step(of, memory, now)
+def reason(of: Case, record: Record, now: datetime = NOW) -> str:
+    planned = plan_step(of, record, now)
     return planned.because
 
 
@@ -435,16 +435,16 @@ def test_reasons_of_starts_and_of_stopped_resources():
     of = case(State.EXEMPT, acts=ASLEEP, hours=HOURS)
     assert reason(of, OURS, DAYTIME) == "its office hours have begun, and the reaper had stopped it"
     of = case(State.EXEMPT, acts=ASLEEP, hours=replace(HOURS, restart="all"), changed=OPENING - HOUR)
-    assert reason(of, Memory(), DAYTIME) == "its office hours have begun, and test starts everything that has office hours"
-    pending = Memory(last_action=StepName.START, last_action_at=DAYTIME)
+    assert reason(of, Record(), DAYTIME) == "its office hours have begun, and test starts everything that has office hours"
+    pending = a_record(acted=StepName.START, acted_at=DAYTIME)
     assert "start requested; the next sweep checks the result" in reason(of, pending, DAYTIME)
     rested = case(State.EXEMPT, acts=ASLEEP)
     assert (
         reason(rested, replace(OURS, last_action_at=NOW))
         == "it is unchanged since the reaper's action on 2026-11-21 10:17 UTC: it is stopped"
     )
-    assert reason(rested, Memory()) == "nothing to do: it is exempt"
-    assert reason(rested, Memory(last_action=StepName.STOP)) == "nothing to do: it is exempt"
+    assert reason(rested, Record()) == "nothing to do: it is exempt"
+    assert reason(rested, a_record(acted=StepName.STOP)) == "nothing to do: it is exempt"
     barred = case(State.EXEMPT, acts={StepName.STOP: Blocked(because="its status is Updating")})
     assert reason(barred, OURS) == "nothing to do: it is exempt"
 
@@ -453,86 +453,86 @@ NEW = ManifestReference(address="new", sha256="f" * 64)
 
 
 def test_intent_has_its_own_run_and_manifest_and_no_earlier_result():
-    before = Memory(
-        last_action=StepName.STOP,
-        last_action_at=NOW - DAY,
+    before = a_record(
+        acted=StepName.STOP,
+        acted_at=NOW - DAY,
         manifest_address="old",
         manifest_sha256="0" * 64,
-        last_action_run="a",
-        last_action_result=Result.DONE,
-        last_action_told_at=NOW,
+        run="a",
+        result=Result.DONE,
+        told_at=NOW,
     )
-    memory = before_action(before, BegunAction(action=StepName.DELETE, run="b", at=NOW, manifest=NEW))
-    assert memory == Memory(
-        last_action=StepName.DELETE,
-        last_action_at=NOW,
+    record = before_action(before, BegunAction(action=StepName.DELETE, run="b", at=NOW, manifest=NEW))
+    assert record == a_record(
+        acted=StepName.DELETE,
+        acted_at=NOW,
         manifest_address="new",
         manifest_sha256="f" * 64,
-        last_action_run="b",
-        last_call_at=NOW,
+        run="b",
+        called_at=NOW,
     )
-    assert without_intent(memory, before) == before
-    assert before_action(before, BegunAction(action=StepName.START, run="b", at=NOW)).manifest_address == "old"
+    assert without_intent(record, before) == before
+    assert before_action(before, BegunAction(action=StepName.START, run="b", at=NOW)).act.manifest.address == "old"
 
 
 @pytest.mark.parametrize(
     ("memory", "expected"),
     [
         pytest.param(
-            before_action(Memory(), BegunAction(action=StepName.STOP, run="a", at=NOW, manifest=NEW)),
+            before_action(Record(), BegunAction(action=StepName.STOP, run="a", at=NOW, manifest=NEW)),
             True,
             id="of another run",
         ),
         pytest.param(
-            before_action(Memory(), BegunAction(action=StepName.STOP, run="b", at=NOW, manifest=NEW)),
+            before_action(Record(), BegunAction(action=StepName.STOP, run="b", at=NOW, manifest=NEW)),
             False,
             id="of this run",
         ),
         pytest.param(
             replace(
-                before_action(Memory(), BegunAction(action=StepName.STOP, run="a", at=NOW, manifest=NEW)),
+                before_action(Record(), BegunAction(action=StepName.STOP, run="a", at=NOW, manifest=NEW)),
                 last_action_result=Result.DONE,
             ),
             False,
             id="done",
         ),
-        pytest.param(Memory(), False, id="none"),
+        pytest.param(Record(), False, id="none"),
     ],
 )
-def test_action_is_unfinished_until_its_result_is_known(memory, expected):
-    assert is_unfinished(memory, "b") is expected
+def test_action_is_unfinished_until_its_result_is_known(record, expected):
+    assert is_unfinished(record, "b") is expected
 
 
-PART = Memory(
-    last_action=StepName.STOP,
-    last_action_at=NOW - 4 * DAY,
-    last_action_run="a",
-    last_action_result=Result.DONE,
-    last_action_part="1 of 2 variants",
+PART = a_record(
+    acted=StepName.STOP,
+    acted_at=NOW - 4 * DAY,
+    run="a",
+    result=Result.DONE,
+    part="1 of 2 variants",
     manifest_address="m",
 )
 
 
 def test_mail_about_a_part_is_the_notice_for_the_rest():
     of = case(idle_for=10 * DAY, acts=BOTH)
-    memory = after_action_mail(of, PART, StepName.STOP, "r", NOW - 4 * DAY)
-    assert (memory.announced_action, memory.act_not_before, memory.last_action_told_at) == (
+    record = after_action_mail(of, PART, StepName.STOP, "r", NOW - 4 * DAY)
+    assert (record.notice.action, record.notice.not_before, record.act.told_at) == (
         AnnouncedAction.STOP,
         NOW - DAY,
         NOW - 4 * DAY,
     )
-    changed = PART.last_action_at + timedelta(minutes=10)
+    changed = PART.act.at + timedelta(minutes=10)
     young = case(State.YOUNG, acts=BOTH, changed=changed)
-    assert after_judging(young, memory, NOW - 3 * DAY).warned_at == NOW - 4 * DAY, (
+    assert after_judging(young, record, NOW - 3 * DAY).notice.warned_at == NOW - 4 * DAY, (
         "what we changed ourselves makes it young and no more"
     )
     again = case(idle_for=NOW - changed, acts=BOTH, changed=changed)
-    assert step(again, memory, NOW - DAY - timedelta(seconds=1)) is StepName.NONE
-    assert step(again, memory) is StepName.STOP
+    assert step(again, record, NOW - DAY - timedelta(seconds=1)) is StepName.NONE
+    assert step(again, record) is StepName.STOP
 
 
 def test_ordinary_notice_after_a_part_is_no_notice_for_the_rest():
-    memory = told_of(
+    record = told_of(
         StepName.STOP,
         8 * DAY,
         last_action_run="a",
@@ -540,15 +540,15 @@ def test_ordinary_notice_after_a_part_is_no_notice_for_the_rest():
         last_action_at=NOW - 30 * DAY,
         last_action_result=Result.DONE,
     )
-    gap = replace(memory, last_action_part="1 of 2 variants", last_action_told_at=NOW - 30 * DAY, last_seen_idle_at=NOW - 6 * DAY)
+    gap = replace(record, last_action_part="1 of 2 variants", last_action_told_at=NOW - 30 * DAY, last_seen_idle_at=NOW - 6 * DAY)
     assert action_due_at(case(idle_for=5 * DAY, acts=BOTH), gap, NOW) is None
 
 
 def test_notify_only_rule_ends_an_enrolment():
     of = case(idle_for=8 * DAY, acts=BOTH, hours=HOURS, action=Ceiling.NOTIFY)
-    memory = enrolled(7 * DAY)
-    assert step(of, memory, NIGHT) is StepName.REMIND
-    assert after_notice(of, memory, Step(name=StepName.REMIND, because=""), "r", NIGHT).announced_action is None
+    record = enrolled(7 * DAY)
+    assert step(of, record, NIGHT) is StepName.REMIND
+    assert after_notice(of, record, Step(name=StepName.REMIND, because=""), "r", NIGHT).notice.action is None
 
 
 @pytest.mark.parametrize(
@@ -559,8 +559,8 @@ def test_notify_only_rule_ends_an_enrolment():
     ],
 )
 def test_use_or_change_after_the_mail_about_a_part_voids_the_mail(fields):
-    memory = after_action_mail(case(acts=BOTH), PART, StepName.STOP, "r", NOW - 4 * DAY)
-    assert step(case(idle_for=3 * DAY - HOUR, acts=BOTH, **fields), memory) is StepName.WARN
+    record = after_action_mail(case(acts=BOTH), PART, StepName.STOP, "r", NOW - 4 * DAY)
+    assert step(case(idle_for=3 * DAY - HOUR, acts=BOTH, **fields), record) is StepName.WARN
 
 
 @pytest.mark.parametrize(
@@ -577,10 +577,10 @@ def test_change_within_an_hour_still_counts_as_the_reapers_stop(changed, expecte
 
 def test_start_before_closing_time_is_not_outside_office_hours():
     closing = datetime(2026, 11, 19, 20, 0, tzinfo=UTC)
-    memory = enrolled(4 * DAY)
+    record = enrolled(4 * DAY)
     early = case(idle_for=2 * HOUR, acts=BOTH, hours=HOURS, grace=HOUR, changed=closing - timedelta(seconds=1))
-    assert step(early, memory, NIGHT) is StepName.STOP
-    assert step(replace(early, resource=replace(early.resource, changed=closing)), memory, NIGHT) is StepName.NONE
+    assert step(early, record, NIGHT) is StepName.STOP
+    assert step(replace(early, resource=replace(early.resource, changed=closing)), record, NIGHT) is StepName.NONE
 
 
 def test_action_requested_this_moment_is_unconfirmed():
@@ -618,14 +618,14 @@ def test_run_that_announces_nothing_stops_nothing():
     ],
 )
 def test_notice_lapses_two_weeks_after_its_date_or_its_last_mail(ago, reminded, expected):
-    memory = told_of(StepName.STOP, ago, act_not_before=NOW - ago + 3 * DAY, reminded_at=NOW - reminded if reminded else None)
+    record = told_of(StepName.STOP, ago, act_not_before=NOW - ago + 3 * DAY, reminded_at=NOW - reminded if reminded else None)
     of = case(idle_for=40 * DAY, acts=BOTH)
-    assert step(of, replace(memory, idle_since=NOW - 40 * DAY)) is expected
+    assert step(of, replace(record, idle_since=NOW - 40 * DAY)) is expected
 
 
 def test_resource_stopped_long_after_its_start_is_started_again():
     of = case(State.EXEMPT, acts=ASLEEP, hours=replace(HOURS, restart="all"), changed=DAYTIME - DAY)
-    assert step(of, Memory(last_action=StepName.START, last_action_at=DAYTIME - DAY), DAYTIME) is StepName.START
+    assert step(of, a_record(acted=StepName.START, acted_at=DAYTIME - DAY), DAYTIME) is StepName.START
 
 
 def test_short_reminder_interval_is_early_by_at_most_a_tenth():
@@ -636,14 +636,14 @@ def test_short_reminder_interval_is_early_by_at_most_a_tenth():
 
 def test_snooze_without_a_reason_is_reported_without_a_reason():
     of = case(idle_for=10 * DAY)
-    assert reason(of, Memory(snoozed_until=NOW + DAY, snoozed_by="lee")) == "snoozed until 2026-11-22 10:17 UTC by lee"
+    assert reason(of, Snooze(until=NOW + DAY, by="lee")) == "snoozed until 2026-11-22 10:17 UTC by lee"
 
 
 @pytest.mark.parametrize("id", ["arn:aws:sagemaker:us-east-1:1:endpoint/Big", "arn:aws:sagemaker:us-east-1:1:endpoint/big"])
 def test_snooze_of_a_host_protects_inner_resources_in_either_spelling(id):
     of = case(idle_for=10 * DAY, acts=BOTH)
     of = replace(of, resource=replace(of.resource, host_id="arn:aws:sagemaker:us-east-1:1:endpoint/Big"))
-    memories = {id: Memory(snoozed_until=NOW + HOUR, snoozed_by="lee")}
-    spared = with_snooze(of, Memory(), NOW, intents.host_memory(of.resource, memories))
+    recalled = {id: Snooze(until=NOW + HOUR, by="lee")}
+    spared = with_snooze(of, Record(), NOW, intents.host_memory(of.resource, recalled))
     assert spared.verdict.because == "its host is snoozed until 2026-11-21 11:17 UTC by lee"
-    assert with_snooze(of, Memory(), NOW + HOUR, intents.host_memory(of.resource, memories)) == of
+    assert with_snooze(of, Record(), NOW + HOUR, intents.host_memory(of.resource, recalled)) == of

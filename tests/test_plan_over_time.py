@@ -9,14 +9,15 @@ from hypothesis import strategies as st
 from fakes.builders import DAY, HOUR, NOW
 from fakes.judged_cases import LOOKBACK, case, counted, move
 from reaper.case import Case, Step
-from reaper.memory_updates import after_judging, after_notice
-from reaper.model import Ceiling, Memory, State, StepName
+from reaper.model import Ceiling, State, StepName
 from reaper.planning.dates import CLOCK_JITTER, valid_notice_at
 from reaper.planning.possible_actions import may_act, with_snooze
+from reaper.record import Record
+from reaper.record_updates import after_judging, after_notice
 
 moments = st.none() | st.integers(-90 * 24, 40 * 24).map(lambda hours: NOW + hours * HOUR)
-memories = st.builds(
-    Memory,
+recalled = st.builds(
+    Record,
     idle_since=moments,
     last_seen_idle_at=moments,
     warned_at=moments,
@@ -30,10 +31,10 @@ memories = st.builds(
 pasts = st.none() | st.integers(1, 60 * 24).map(lambda hours: NOW - hours * HOUR)
 
 
-def is_kept(of: Case, memory: Memory) -> bool:
+def is_kept(of: Case, record: Record) -> bool:
     """Whether a snooze holds that was given to this very resource."""
-    its_own = memory.snoozed_at is None or memory.snoozed_at >= of.resource.created
-    return memory.snoozed_until is not None and memory.snoozed_until > NOW and its_own
+    its_own = record.at is None or record.at >= of.resource.created
+    return record.until is not None and record.until > NOW and its_own
 
 
 @st.composite
@@ -49,64 +50,64 @@ def idle_cases(draw: st.DrawFn) -> Case:
     st.sampled_from(State),
     st.sampled_from([None, "tag reaper:keep=true"]),
     st.sampled_from(Ceiling),
-    memories,
+    recalled,
 )
-def test_only_unprotected_idle_resources_get_a_step(state, protected, action, memory):
+def test_only_unprotected_idle_resources_get_a_step(state, protected, action, record):
     of = case(state, protected_because=protected, action=action)
     if state is not State.IDLE or protected or action is Ceiling.IGNORE:
-        assert move(of, memory) is StepName.NONE
-        assert valid_notice_at(of, memory, NOW) is None
+        assert move(of, record) is StepName.NONE
+        assert valid_notice_at(of, record, NOW) is None
     else:
-        assert move(of, memory) in {StepName.NONE, StepName.WARN, StepName.REMIND}
+        assert move(of, record) in {StepName.NONE, StepName.WARN, StepName.REMIND}
 
 
 @settings(max_examples=400, deadline=None)
-@given(idle_cases(), memories)
-def test_plan_sends_no_notice_during_a_snooze(of, memory):
-    if is_kept(of, memory):
-        assert move(of, memory) is StepName.NONE
-        assert not may_act(with_snooze(of, memory, NOW))
+@given(idle_cases(), recalled)
+def test_plan_sends_no_notice_during_a_snooze(of, record):
+    if is_kept(of, record):
+        assert move(of, record) is StepName.NONE
+        assert not may_act(with_snooze(of, record, NOW))
 
 
 @settings(max_examples=800, deadline=None)
-@given(idle_cases(), memories)
-def test_memory_update_changes_no_step_and_happens_once(of, memory):
-    new = after_judging(of, memory, NOW)
-    assert move(of, new) is move(of, memory)
-    assert valid_notice_at(of, counted(of, new), NOW) == valid_notice_at(of, counted(of, memory), NOW)
+@given(idle_cases(), recalled)
+def test_memory_update_changes_no_step_and_happens_once(of, record):
+    new = after_judging(of, record, NOW)
+    assert move(of, new) is move(of, record)
+    assert valid_notice_at(of, counted(of, new), NOW) == valid_notice_at(of, counted(of, record), NOW)
     assert after_judging(of, new, NOW) == new
 
 
 @settings(max_examples=400, deadline=None)
-@given(st.sampled_from(State), memories)
-def test_memory_update_loses_no_snooze_and_no_manifest(state, memory):
-    new = after_judging(case(state), memory, NOW)
-    assert (new.manifest_address, new.version) == (memory.manifest_address, memory.version)
-    if is_kept(case(state), memory):
-        assert (new.snoozed_until, new.snoozed_by) == (memory.snoozed_until, memory.snoozed_by)
+@given(st.sampled_from(State), recalled)
+def test_memory_update_loses_no_snooze_and_no_manifest(state, record):
+    new = after_judging(case(state), record, NOW)
+    assert (new.act.manifest.address, new.version) == (record.act.manifest.address, record.version)
+    if is_kept(case(state), record):
+        assert (new.until, new.by) == (record.until, record.by)
 
 
 @settings(max_examples=400, deadline=None)
-@given(idle_cases(), memories)
-def test_valid_notice_is_younger_than_every_use_and_change(of, memory):
-    given_at = valid_notice_at(of, counted(of, memory), NOW)
+@given(idle_cases(), recalled)
+def test_valid_notice_is_younger_than_every_use_and_change(of, record):
+    given_at = valid_notice_at(of, counted(of, record), NOW)
     if given_at is not None:
-        assert given_at == memory.warned_at
+        assert given_at == record.notice.warned_at
         assert all(given_at >= t for t in (of.verdict.last_busy, of.resource.changed) if t)
 
 
 def swept(gaps: list[int], unknown: set[int], every: timedelta, lookback: timedelta) -> list[tuple[datetime, StepName]]:
     """The notices about a resource that was last used a month ago, over sweeps so many minutes apart; some find out nothing."""
-    now, memory, steps = NOW, Memory(), []
+    now, record, steps = NOW, Record(), []
     for index, gap in enumerate(gaps):
         now += timedelta(minutes=gap)
         idle = case(idle_for=min(now - NOW + 30 * DAY, lookback), remind_every=every)
         of = case(State.UNKNOWN, remind_every=every) if index in unknown else idle
-        made = move(of, memory, now)
-        memory = after_judging(of, memory, now)
+        made = move(of, record, now)
+        record = after_judging(of, record, now)
         if made is not StepName.NONE:
             steps.append((now, made))
-            memory = after_notice(of, memory, Step(name=made, because="due"), "r", now)
+            record = after_notice(of, record, Step(name=made, because="due"), "r", now)
     return steps
 
 
@@ -135,18 +136,18 @@ def test_idle_resource_brings_a_notice_at_the_first_sweep_of_an_interval(gaps, e
 
 
 def test_weeks_of_use_and_rest_bring_one_warning_per_idle_period():
-    memory, steps = Memory(), []
+    record, steps = Record(), []
     busy = [(0, 0), (20 * 24, 21 * 24)]
     for hour in range(40 * 24):
         now = NOW + hour * HOUR
         last = max((NOW + min(hour, end) * HOUR for start, end in busy if start <= hour), default=NOW)
         state = State.IDLE if now - last >= DAY else State.ACTIVE
         of = case(state, idle_for=min(now - last, LOOKBACK), last_busy=last if now - last < LOOKBACK else None)
-        made = move(of, memory, now)
-        memory = after_judging(of, memory, now)
+        made = move(of, record, now)
+        record = after_judging(of, record, now)
         if made is not StepName.NONE:
             steps.append((hour // 24, made))
-            memory = after_notice(of, memory, Step(name=made, because="due"), "r", now)
+            record = after_notice(of, record, Step(name=made, because="due"), "r", now)
     assert steps == [
         (1, StepName.WARN),
         (7, StepName.REMIND),

@@ -14,10 +14,11 @@ from fakes.fake_cloud import STARTABLE
 from fakes.fake_deployment import POLICY, FakeDeployment, finding_of, only, policy, stopped
 from reaper.case import Report
 from reaper.decide import decide
-from reaper.model import ACTIONS, Memory, Mode, StepName
+from reaper.model import ACTIONS, Mode, StepName
 from reaper.notices.message import Audience
 from reaper.observe import observe
 from reaper.policy.schema import Policy
+from reaper.record import Snooze
 from reaper.report.summary import head_notes
 
 FLOOR = "notify_above: {usd_per_day: 5}\n"
@@ -91,9 +92,9 @@ def test_a_held_back_notice_says_so_everywhere_and_records_nothing():
         assert (found.step.name, found.step.because) == (StepName.NONE, because)
         assert found.next
         assert (found.next.step, found.next.at, found.next.blocked_because) == (StepName.STOP, None, because)
-    memory = deployment.memory("a")
-    assert (memory.warned_at, memory.notified_owner, memory.announced_action) == (None, None, None)
-    assert memory.idle_since, "the idle period is remembered all the same"
+    record = deployment.record("a")
+    assert (record.notice.warned_at, record.notice.to, record.notice.action) == (None, None, None)
+    assert record.idle_since, "the idle period is remembered all the same"
     assert "1 first notice wasn't sent: 1 below notify_above: EUR 2.50 a day." in summary(deployment)
 
 
@@ -146,7 +147,7 @@ def test_an_enrollment_is_a_first_notice():
     deployment.cloud.kind_name = STARTABLE
     deployment.cloud.add("a", instance=SMALL, tags=ANA, uses=[NOW - HOUR])
     assert "below notify_above" in only(deployment.sweep()).step.because
-    assert deployment.memory("a").enrolment_digest is None
+    assert deployment.record("a").notice.hours is None
 
 
 @pytest.mark.parametrize("snoozed", [True, False], ids=["snoozed", "awake"])
@@ -155,8 +156,8 @@ def test_what_is_snoozed_doesnt_count_towards_the_floor(snoozed: bool):
     for name in ("a", "b"):
         deployment.cloud.add(name, instance=SMALL, tags=ANA)
     if snoozed:
-        snooze = Memory(snoozed_until=NOW + DAY, snoozed_at=NOW - HOUR)
-        assert deployment.ledger.remember(deployment.cloud.id("b"), snooze, 0, NOW)
+        snooze = Snooze(until=NOW + DAY, at=NOW - HOUR)
+        assert deployment.ledger.write_record(deployment.cloud.id("b"), snooze, 0, NOW)
     assert finding_of(deployment.sweep(), "a").step.name is (StepName.NONE if snoozed else StepName.WARN)
 
 
@@ -173,7 +174,7 @@ def test_a_first_notice_waits_and_its_date_counts_from_the_opening():
     assert "1 first notice wasn't sent: 1 waiting until " in summary(deployment)
     deployment.now = MONDAY + HOUR
     assert only(deployment.sweep()).step.name is StepName.WARN
-    assert deployment.memory("a").act_not_before == MONDAY + HOUR + 3 * DAY
+    assert deployment.record("a").notice.not_before == MONDAY + HOUR + 3 * DAY
 
 
 def test_an_escalation_waits_as_its_reminder_does():
@@ -209,7 +210,7 @@ def test_a_reminder_waits_and_what_is_due_stays_due(mode: Mode):
     assert len(mails(deployment)) == 1
     deployment.now = MONDAY
     assert steps(deployment.sweep(mode)) == {"a": "remind"}
-    assert deployment.memory("a").warned_at == NOW - 8 * DAY
+    assert deployment.record("a").notice.warned_at == NOW - 8 * DAY
 
 
 def test_a_summary_of_hours_waits_while_they_are_kept():
@@ -282,9 +283,9 @@ def test_a_floor_or_hours_of_sending_only_take_notices_away(history: list[tuple[
         if event == "kept":
             thing.tags = {**(thing.tags or {}), "reaper:keep": "true"}
         if event == "snoozed":
-            row = deployment.memory(name)
+            row = deployment.record(name)
             snooze = replace(row, snoozed_until=deployment.now + 2 * DAY, snoozed_at=deployment.now)
-            deployment.ledger.remember(deployment.cloud.id(name), snooze, row.version, deployment.now)
+            deployment.ledger.write_record(deployment.cloud.id(name), snooze, row.version, deployment.now)
         deployment.channel.is_closed = event == "closed"
         with_all, with_less = decided(deployment, loud), decided(deployment, silent)
         assert with_all.keys() == with_less.keys()

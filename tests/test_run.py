@@ -36,9 +36,9 @@ def through_json(value: HandedOver) -> HandedOver:
 
 
 def snooze(deployment: FakeDeployment, name: str) -> None:
-    memory = deployment.memory(name)
-    snoozed = replace(memory, snoozed_until=deployment.now + 30 * DAY, snoozed_at=deployment.now, snoozed_by="jo@example.com")
-    assert deployment.ledger.remember(deployment.cloud.id(name), snoozed, memory.version, deployment.now)
+    record = deployment.record(name)
+    snoozed = replace(record, snoozed_until=deployment.now + 30 * DAY, snoozed_at=deployment.now, snoozed_by="jo@example.com")
+    assert deployment.ledger.write_record(deployment.cloud.id(name), snoozed, record.version, deployment.now)
 
 
 def eventful(deployment: FakeDeployment) -> list[Report]:

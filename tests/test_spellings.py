@@ -12,13 +12,14 @@ import pytest
 from fakes.builders import DAY, NOW, TARGET
 from fakes.histories import history_of
 from fakes.memory_ledger import InMemoryLedger
+from fakes.records import a_record
 from fakes.sample_reports import finding
 from fakes.snooze_requests import KEYS, RESOURCE, TOKEN, VISIT, desk
 from reaper.acting import restore
 from reaper.ledger import sqlite
 from reaper.ledger.ledger import Ledger, comparable_id
 from reaper.ledger.rows import HistoryEntry, Unfinished
-from reaper.model import Memory, Result, State, StepName
+from reaper.model import Result, State, StepName
 from reaper.pending import unfinished
 from reaper.snooze.handler import handle_request
 from reaper.snooze.request import Request
@@ -55,10 +56,10 @@ def test_ids_are_compared_and_kept_in_one_form(id_: str, key: str):
 
 
 def test_what_was_remembered_under_the_old_spelling_is_found(ledger: Ledger):
-    assert ledger.remember(OLD, Memory(warned_at=NOW - DAY, manifest_address="m"), 0, NOW)
-    assert ledger.recall([NEW], NOW)[NEW].warned_at == NOW - DAY
-    assert ledger.remember(NEW, Memory(warned_at=NOW), 1, NOW)
-    assert ledger.recall([OLD], NOW)[OLD].warned_at == NOW
+    assert ledger.write_record(OLD, a_record(warned_at=NOW - DAY, manifest_address="m"), 0, NOW)
+    assert ledger.recall([NEW], NOW)[NEW].notice.warned_at == NOW - DAY
+    assert ledger.write_record(NEW, a_record(warned_at=NOW), 1, NOW)
+    assert ledger.recall([OLD], NOW)[OLD].notice.warned_at == NOW
     ledger.add_history(HistoryEntry(id=OLD, when=NOW, what="warned", by="r", because="x"))
     assert [entry.id for entry in history_of(ledger, NEW)] == [OLD]
 
@@ -68,14 +69,14 @@ def test_a_link_that_was_mailed_before_snoozes_the_app(ledger: Ledger):
     body = f"t={TOKEN}&r=1&days=3&reason=".encode()
     reply = handle_request(Request(method="POST", path="/keep", query="", body=body), desk(ledger, KEYS, NOW))
     assert reply.status == 200
-    snooze_end = ledger.recall([NEW], NOW)[NEW].snoozed_until
+    snooze_end = ledger.recall([NEW], NOW)[NEW].until
     assert snooze_end is not None
     assert snooze_end > NOW + 2 * DAY
 
 
 def test_an_open_action_under_the_old_spelling_belongs_to_the_listed_app(ledger: Ledger):
-    meant = Memory(last_action=StepName.STOP, last_action_at=NOW - DAY, manifest_address="m", last_action_run="r0")
-    ledger.remember(OLD, meant, 0, NOW)
+    meant = a_record(acted=StepName.STOP, acted_at=NOW - DAY, manifest_address="m", run="r0")
+    ledger.write_record(OLD, meant, 0, NOW)
     hint = Unfinished(
         target=TARGET, id=OLD, kind="sagemaker-studio-app", name="Ana/JupyterLab/Default", region="us-east-1",
         owner="ana@example.com", action=StepName.STOP, run="r0", at=NOW - DAY,
@@ -84,11 +85,11 @@ def test_an_open_action_under_the_old_spelling_belongs_to_the_listed_app(ledger:
     listed = finding(State.UNKNOWN, 1.0, "ana@example.com", id=NEW, kind="sagemaker-studio-app")
     cases = {NEW: listed.case}
     [hint], _ = unfinished.read_unfinished(ledger, [TARGET], NOW, cases)
-    memories = ledger.recall([NEW, hint.id], NOW)
-    memories, hints, _, closed = unfinished.close_unfinished_actions([hint], cases, memories, ledger, "run-9", NOW)
-    known, [untold] = unfinished.settle_told_actions(hints, cases, memories, ledger, NOW)
+    recalled = ledger.recall([NEW, hint.id], NOW)
+    recalled, hints, _, closed = unfinished.close_unfinished_actions([hint], cases, recalled, ledger, "run-9", NOW)
+    known, [untold] = unfinished.settle_told_actions(hints, cases, recalled, ledger, NOW)
     assert (untold.hint.id, [hint.id for hint in closed]) == (NEW, [NEW])
-    assert known[NEW].last_action_result is Result.FAILED
+    assert known[NEW].act.result is Result.FAILED
     assert ledger.recall([OLD], NOW)[OLD].version == 2
 
 

@@ -13,15 +13,17 @@ from hypothesis import strategies as st
 from fakes.builders import DAY, HOUR, NOW
 from fakes.fake_deployment import POLICY, FakeDeployment, policy
 from fakes.judged_cases import case
+from fakes.records import a_record
 from reaper.calendars.terms import Hours
 from reaper.case import Blocked, Case, Finding, Outcome, Step
-from reaper.model import AnnouncedAction, Confidence, Memory, Mode, Result, State, StepName
+from reaper.model import AnnouncedAction, Confidence, Mode, Result, State, StepName
 from reaper.notices.forecast import NoticeContext, next_sentence
 from reaper.notices.message import Audience
 from reaper.plan import plan_step
 from reaper.planning.coming import next_action
 from reaper.planning.possible_actions import announced_by_mail, strongest_action
 from reaper.policy.schema import Owners
+from reaper.record import Record
 
 AFTER = 14 * DAY
 DONE = Blocked(because="it already runs no more than one instance per variant", already_done=True)
@@ -57,7 +59,7 @@ def test_then_leads_to_a_delete_only_where_a_stop_has_nothing_to_do(fields: dict
 
 
 def test_what_comes_next_is_a_delete_with_its_own_date():
-    following = next_action(left_over(), Memory(), NOW)
+    following = next_action(left_over(), Record(), NOW)
     assert following
     assert (following.step, following.at, following.blocked_because) == (
         StepName.DELETE,
@@ -67,15 +69,15 @@ def test_what_comes_next_is_a_delete_with_its_own_date():
 
 
 def test_what_blocks_the_delete_is_what_blocks_the_next_action():
-    following = next_action(left_over(acts={**LEFT, StepName.DELETE: Blocked(because="a stack made it")}), Memory(), NOW)
+    following = next_action(left_over(acts={**LEFT, StepName.DELETE: Blocked(because="a stack made it")}), Record(), NOW)
     assert following
     assert (following.step, following.at, following.blocked_because) == (StepName.DELETE, None, "a stack made it")
 
 
-def told(action: StepName, ago: timedelta, **fields: Any) -> Memory:
+def told(action: StepName, ago: timedelta, **fields: Any) -> Record:
     """An owner with a notice of that action."""
-    memory = Memory(warned_at=NOW - ago, announced_action=AnnouncedAction(action), idle_since=NOW - 60 * DAY)
-    return replace(memory, last_seen_idle_at=NOW - HOUR, act_not_before=NOW, **fields)
+    record = a_record(warned_at=NOW - ago, announced=AnnouncedAction(action), idle_since=NOW - 60 * DAY)
+    return replace(record, last_seen_idle_at=NOW - HOUR, act_not_before=NOW, **fields)
 
 
 @pytest.mark.parametrize(
@@ -87,8 +89,8 @@ def told(action: StepName, ago: timedelta, **fields: Any) -> Memory:
         pytest.param(told(StepName.DELETE, AFTER, last_call_at=NOW - AFTER + HOUR), StepName.WARN, id="a later call of ours"),
     ],
 )
-def test_a_delete_needs_its_own_notice_and_its_time_after_our_last_call(memory: Memory, step: StepName):
-    assert plan_step(left_over(), memory, NOW).name is step
+def test_a_delete_needs_its_own_notice_and_its_time_after_our_last_call(record: Record, step: StepName):
+    assert plan_step(left_over(), record, NOW).name is step
 
 
 def test_a_notice_of_the_delete_is_no_notice_of_a_stop():
@@ -98,10 +100,10 @@ def test_a_notice_of_the_delete_is_no_notice_of_a_stop():
 
 def test_a_change_before_a_reminder_voids_the_mail_about_the_stop():
     stop = {"last_action": StepName.STOP, "last_action_at": NOW - 20 * DAY, "last_action_result": Result.DONE}
-    memory = told(StepName.DELETE, 20 * DAY, **stop, last_action_told_at=NOW - 20 * DAY, reminded_at=NOW - 6 * DAY)
+    record = told(StepName.DELETE, 20 * DAY, **stop, last_action_told_at=NOW - 20 * DAY, reminded_at=NOW - 6 * DAY)
     ours = left_over(changed=NOW - 20 * DAY + timedelta(minutes=10))
-    assert plan_step(ours, memory, NOW).name is StepName.DELETE
-    assert plan_step(left_over(changed=NOW - 8 * DAY, idle_for=8 * DAY), memory, NOW).name is StepName.WARN
+    assert plan_step(ours, record, NOW).name is StepName.DELETE
+    assert plan_step(left_over(changed=NOW - 8 * DAY, idle_for=8 * DAY), record, NOW).name is StepName.WARN
 
 
 def noticed(of: Case, step: StepName, **fields: Any) -> Finding:
@@ -131,8 +133,8 @@ def test_mails_name_the_delete_only_if_it_can_follow_the_stop(fields: dict[str, 
 
 
 moments = st.none() | st.integers(-40 * 24, 24).map(lambda hours: NOW + hours * HOUR)
-memories = st.builds(
-    Memory,
+recalled = st.builds(
+    Record,
     idle_since=moments,
     last_seen_idle_at=moments,
     warned_at=moments,
@@ -149,10 +151,10 @@ memories = st.builds(
 
 
 @st.composite
-def remembered(draw: st.DrawFn) -> Memory:
+def remembered(draw: st.DrawFn) -> Record:
     """Any row, and often one whose last notice is the mail about our action."""
-    memory = draw(memories)
-    return replace(memory, last_action_told_at=memory.warned_at) if draw(st.booleans()) else memory
+    record = draw(recalled)
+    return replace(record, last_action_told_at=record.notice.warned_at) if draw(st.booleans()) else record
 
 
 @st.composite
@@ -173,25 +175,25 @@ def judged(draw: st.DrawFn) -> Case:
 
 @settings(max_examples=600, deadline=None)
 @given(judged(), remembered())
-def test_no_delete_without_its_own_notice_and_its_time(of: Case, memory: Memory):
-    if plan_step(of, memory, NOW).name is not StepName.DELETE:
+def test_no_delete_without_its_own_notice_and_its_time(of: Case, record: Record):
+    if plan_step(of, record, NOW).name is not StepName.DELETE:
         return
-    assert memory.announced_action is AnnouncedAction.DELETE
-    assert memory.warned_at
-    assert memory.warned_at <= NOW - AFTER
-    assert not memory.last_call_at or memory.last_call_at <= NOW - AFTER
-    assert not memory.act_not_before or memory.act_not_before <= NOW
-    assert not of.verdict.last_busy or of.verdict.last_busy <= memory.warned_at
+    assert record.notice.action is AnnouncedAction.DELETE
+    assert record.notice.warned_at
+    assert record.notice.warned_at <= NOW - AFTER
+    assert not record.called_at or record.called_at <= NOW - AFTER
+    assert not record.notice.not_before or record.notice.not_before <= NOW
+    assert not of.verdict.last_busy or of.verdict.last_busy <= record.notice.warned_at
     assert of.blocked[StepName.STOP] == DONE
     assert of.stop_leaves_cost
 
 
 @settings(max_examples=600, deadline=None)
 @given(judged(), remembered())
-def test_then_makes_no_stop_come_sooner(of: Case, memory: Memory):
+def test_then_makes_no_stop_come_sooner(of: Case, record: Record):
     without = replace(of, rule=replace(of.rule, delete_after=None))
-    if plan_step(of, memory, NOW).name is StepName.STOP:
-        assert plan_step(without, replace(memory, announced_action=AnnouncedAction.STOP), NOW).name is StepName.STOP
+    if plan_step(of, record, NOW).name is StepName.STOP:
+        assert plan_step(without, replace(record, announced_action=AnnouncedAction.STOP), NOW).name is StepName.STOP
 
 
 EVENTS = ("nothing", "nothing", "used", "changed", "scaled out", "tagged", "untagged", "deaf", "row lost", "no metrics")
@@ -214,8 +216,8 @@ def test_every_delete_was_announced_by_a_mail_that_nothing_voided(history: list[
         if event in {"tagged", "untagged"}:
             thing.tags = {"reaper:action": "stop"} if event == "tagged" else {}
         if event == "row lost":
-            lost = deployment.memory("churn").version
-            assert deployment.ledger.remember(deployment.cloud.id("churn"), Memory(), lost, deployment.now)
+            lost = deployment.record("churn").version
+            assert deployment.ledger.write_record(deployment.cloud.id("churn"), Record(), lost, deployment.now)
             accepted = None
         if event == "no metrics":
             thing.metric_gaps.append((deployment.now, deployment.now + 5 * HOUR))

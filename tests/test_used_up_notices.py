@@ -12,9 +12,10 @@ import pytest
 from fakes.builders import DAY, HOUR, NOW
 from fakes.fake_cloud import KIND, STARTABLE, FakeResource
 from fakes.fake_deployment import POLICY, FakeDeployment, finding_of, policy
-from reaper.ledger.update import update_memory
-from reaper.model import Memory, Mode, Pause, StepName
+from reaper.ledger.update import update_record
+from reaper.model import Mode, Pause, StepName
 from reaper.pending import stop_switch
+from reaper.record import Record
 
 Change = Callable[[FakeDeployment, FakeResource], None]
 ACCEPTED = "accept: [{{match: {{name: {name}}}, until: {until:%Y-%m-%d}, reason: a demo, by: Lee}}]\n"
@@ -64,10 +65,10 @@ def snoozed(name: str) -> Change:
         deployment.cloud.accounts.setdefault(name, thing.account)
         at, until = NOW + HOUR, NOW + DAY
 
-        def given(memory: Memory) -> Memory:
-            return replace(memory, snoozed_until=until, snoozed_at=at, snoozed_by="lee")
+        def given(record: Record) -> Record:
+            return replace(record, snoozed_until=until, snoozed_at=at, snoozed_by="lee")
 
-        update_memory(deployment.ledger, deployment.cloud.id(name), given, at)
+        update_record(deployment.ledger, deployment.cloud.id(name), given, at)
 
     return change
 
@@ -237,7 +238,7 @@ def test_a_snooze_of_its_host_that_only_the_look_saw_uses_up_its_notice():
     deployment.cloud.before_call = snooze
     deployment.sweep()
     assert deployment.cloud.log == []
-    assert deployment.memory("churn").warned_at is None
+    assert deployment.record("churn").notice.warned_at is None
 
 
 OFFICE = """rules:
@@ -300,16 +301,16 @@ def used(deployment: FakeDeployment, thing: FakeResource) -> None:
 def test_what_uses_up_a_notice_counts_even_while_it_is_dated_ahead(change: Change, by: str):
     deployment, thing = deployed()
     ahead = {"reminders": 1} if by == "its row" else {"warned_at": NOW + 2 * DAY}
-    update_memory(deployment.ledger, deployment.cloud.id("churn"), lambda memory: replace(memory, **ahead), NOW + 2 * DAY)
+    update_record(deployment.ledger, deployment.cloud.id("churn"), lambda memory: replace(record, **ahead), NOW + 2 * DAY)
     change(deployment, thing)
-    assert deployment.memory("churn").warned_at is None
+    assert deployment.record("churn").notice.warned_at is None
     assert step(deployment, after=2 * HOUR) is StepName.NONE, "a clock is wrong: no date can be told until that is past"
     assert step(deployment, after=4 * DAY + HOUR) is StepName.WARN
 
 
 def test_a_row_that_is_merely_dated_ahead_stays():
     deployment, _ = deployed()
-    update_memory(deployment.ledger, deployment.cloud.id("churn"), lambda memory: replace(memory, reminders=1), NOW + 2 * DAY)
-    before = deployment.memory("churn")
+    update_record(deployment.ledger, deployment.cloud.id("churn"), lambda memory: replace(record, reminders=1), NOW + 2 * DAY)
+    before = deployment.record("churn")
     assert step(deployment, after=DAY) is StepName.NONE
-    assert deployment.memory("churn") == before
+    assert deployment.record("churn") == before

@@ -10,28 +10,30 @@ import pytest
 
 from fakes.builders import DAY, HOUR, NOW
 from fakes.judged_cases import case, counted
+from fakes.records import a_record
 from reaper.calendars.terms import Hours
 from reaper.case import Blocked, Case, Owner
 from reaper.idle_period import MAX_CLOCK_SKEW, VOID_ENROLMENT
-from reaper.memory_updates import after_judging
-from reaper.model import AnnouncedAction, Ceiling, Memory, Result, State, StepName
+from reaper.model import AnnouncedAction, Ceiling, Result, State, StepName
 from reaper.plan import plan_step
 from reaper.planning.dates import hours_digest
 from reaper.planning.valid_notice import has_new_owner, void_because
 from reaper.policy.office_hours import parse_hours
+from reaper.record import Record, Snooze
+from reaper.record_updates import after_judging
 
 LEE, SAM = "lee@example.com", "sam@example.com"
 HOURS = replace(parse_hours("mon-fri 07:00-21:00", "UTC"), by_rule=True)
 FIRST, LAST = NOW - 5 * DAY, NOW - 2 * DAY
-STOP = Memory(
+STOP = a_record(
     idle_since=NOW - 9 * DAY,
-    last_seen_idle_at=NOW - HOUR,
+    seen_idle_at=NOW - HOUR,
     warned_at=FIRST,
     reminded_at=LAST,
-    announced_action=AnnouncedAction.STOP,
-    act_not_before=NOW - DAY,
-    notified_owner=LEE,
-    notified_fingerprint="min 2",
+    announced=AnnouncedAction.STOP,
+    not_before=NOW - DAY,
+    to=LEE,
+    shape="min 2",
 )
 TAGGED = replace(HOURS, by_rule=False)
 HOURLY = replace(STOP, announced_action=AnnouncedAction.HOURS, enrolment_digest=hours_digest(HOURS))
@@ -54,12 +56,12 @@ def with_hours(hours: Hours, **fields: Any) -> Case:
     return replace(of, rule=replace(of.rule, hours=hours))
 
 
-def is_void(of: Case, memory: Memory, now: datetime = NOW, **seen: Any) -> bool:
+def is_void(of: Case, record: Record, now: datetime = NOW, **seen: Any) -> bool:
     """Whether its notice counts for nothing any more, now and once this look is remembered."""
-    because = void_because(of, memory, now, **{"announces": True, **seen})
-    left = counted(of, memory, now, **{key: value for key, value in seen.items() if key != "announces"})
+    because = void_because(of, record, now, **{"announces": True, **seen})
+    left = counted(of, record, now, **{key: value for key, value in seen.items() if key != "announces"})
     if seen.get("announces", True):
-        is_gone = left.warned_at is None or left.enrolment_digest == VOID_ENROLMENT
+        is_gone = left.notice.warned_at is None or left.notice.hours == VOID_ENROLMENT
         assert is_gone is (because is not None)
     return because is not None
 
@@ -127,8 +129,8 @@ def test_the_list_of_what_voids_a_notice(of: dict[str, Any], changes: dict[str, 
     [(FIRST, False, False), (LAST, False, True), (LAST + TOUCH, True, True), (NOW, True, True), (NOW + HOUR, False, False)],
 )
 def test_an_ended_snooze_of_the_host_voids_as_its_own_does(host: datetime, stop: bool, hourly: bool):
-    assert is_void(judged(), STOP, host=Memory(snoozed_until=host)) is stop
-    assert is_void(judged(hours=True), HOURLY, host=Memory(snoozed_until=host)) is hourly
+    assert is_void(judged(), STOP, host=Snooze(until=host)) is stop
+    assert is_void(judged(hours=True), HOURLY, host=Snooze(until=host)) is hourly
 
 
 def test_a_snooze_of_an_earlier_resource_voids_nothing():
@@ -156,11 +158,11 @@ def test_a_snooze_of_an_earlier_resource_voids_nothing():
         pytest.param(replace(STOP, announced_action=None), judged(action=Ceiling.NOTIFY), False, id="nothing was announced"),
     ],
 )
-def test_only_a_run_that_announces_voids_what_the_rule_does_not_allow(memory: Memory, of: Case, void: bool):
-    assert is_void(of, memory) is void
-    assert not is_void(of, memory, announces=False)
-    kept = after_judging(of, memory, NOW, announces=False)
-    assert (kept.announced_action, kept.enrolment_digest) == (memory.announced_action, memory.enrolment_digest)
+def test_only_a_run_that_announces_voids_what_the_rule_does_not_allow(record: Record, of: Case, void: bool):
+    assert is_void(of, record) is void
+    assert not is_void(of, record, announces=False)
+    kept = after_judging(of, record, NOW, announces=False)
+    assert (kept.notice.action, kept.notice.hours) == (record.notice.action, record.notice.hours)
 
 
 @pytest.mark.parametrize(("ended", "void"), [(None, False), (FIRST, False), (LAST, False), (LAST + TOUCH, True)])
@@ -173,25 +175,25 @@ def test_the_end_of_a_jump_voids_what_announced_an_action(ended: datetime | None
 @pytest.mark.parametrize(("remind_every", "valid_for"), [(DAY, 14 * DAY), (7 * DAY, 14 * DAY), (30 * DAY, 60 * DAY)])
 def test_a_notice_is_too_old_after_two_weeks_or_two_reminder_intervals(remind_every: timedelta, valid_for: timedelta):
     of, hourly = judged(remind_every=remind_every), judged(remind_every=remind_every, hours=True)
-    for each, memory in ((of, STOP), (hourly, HOURLY)):
-        assert not is_void(each, memory, LAST + valid_for + DAY), "counted from the date that it announced"
-        assert is_void(each, memory, LAST + valid_for + DAY + TOUCH)
-        assert not is_void(each, replace(memory, act_not_before=FIRST), LAST + valid_for)
-        assert is_void(each, replace(memory, act_not_before=FIRST), LAST + valid_for + TOUCH)
-        assert not is_void(each, replace(memory, announced_action=None), NOW + 99 * DAY)
+    for each, record in ((of, STOP), (hourly, HOURLY)):
+        assert not is_void(each, record, LAST + valid_for + DAY), "counted from the date that it announced"
+        assert is_void(each, record, LAST + valid_for + DAY + TOUCH)
+        assert not is_void(each, replace(record, act_not_before=FIRST), LAST + valid_for)
+        assert is_void(each, replace(record, act_not_before=FIRST), LAST + valid_for + TOUCH)
+        assert not is_void(each, replace(record, announced_action=None), NOW + 99 * DAY)
 
 
 def test_the_mail_about_our_own_part_counts_through_what_that_changed():
     acted = NOW - 3 * DAY
-    told = Memory(
-        last_action=StepName.DELETE,
-        last_action_at=acted,
-        last_call_at=acted + HOUR / 60,
-        last_action_part="1 of 2 variants",
-        last_action_result=Result.DONE,
-        last_action_told_at=acted + HOUR / 12,
+    told = a_record(
+        acted=StepName.DELETE,
+        acted_at=acted,
+        called_at=acted + HOUR / 60,
+        part="1 of 2 variants",
+        result=Result.DONE,
+        told_at=acted + HOUR / 12,
         warned_at=acted + HOUR / 12,
-        announced_action=AnnouncedAction.DELETE,
+        announced=AnnouncedAction.DELETE,
     )
     assert not is_void(judged(action=Ceiling.DELETE, changed=acted + HOUR / 6), told)
     assert is_void(judged(action=Ceiling.DELETE, changed=acted + HOUR), told)
@@ -201,13 +203,13 @@ def test_the_mail_about_our_own_part_counts_through_what_that_changed():
 @pytest.mark.parametrize("announces", [True, False])
 def test_any_run_remembers_that_a_protection_began(state: State, announces: bool):
     seen = judged(state, protected_because="kept by tag")
-    for memory, hours in ((STOP, False), (HOURLY, True)):
+    for record, hours in ((STOP, False), (HOURLY, True)):
         new = after_judging(
-            replace(seen, rule=replace(seen.rule, hours=HOURS if hours else None)), memory, NOW, announces=announces
+            replace(seen, rule=replace(seen.rule, hours=HOURS if hours else None)), record, NOW, announces=announces
         )
         later = judged(hours=hours)
-        assert new.warned_at is None or new.enrolment_digest == VOID_ENROLMENT
-        assert new.warned_at is None or counted(later, new, NOW + DAY).enrolment_digest == VOID_ENROLMENT
+        assert new.notice.warned_at is None or new.notice.hours == VOID_ENROLMENT
+        assert new.notice.warned_at is None or counted(later, new, NOW + DAY).notice.hours == VOID_ENROLMENT
 
 
 def test_a_price_that_is_unknown_for_a_while_loses_no_idle_period():
@@ -226,7 +228,7 @@ def test_a_price_that_is_unknown_for_a_while_loses_no_idle_period():
     ],
 )
 def test_a_notice_to_another_owner_is_not_to_this_one(notified: str | None, owner: str | None, expected: bool):
-    assert has_new_owner(judged(owner=owner), Memory(notified_owner=notified)) is expected
+    assert has_new_owner(judged(owner=owner), a_record(to=notified)) is expected
 
 
 @pytest.mark.parametrize(
@@ -238,12 +240,12 @@ def test_a_notice_to_another_owner_is_not_to_this_one(notified: str | None, owne
     ],
 )
 def test_a_notice_that_is_dated_ahead_never_counts(ahead: timedelta, void: bool, stays: bool):
-    for of, memory in ((judged(), STOP), (judged(hours=True), HOURLY)):
-        memory = replace(memory, warned_at=NOW + ahead, reminded_at=None)
-        assert bool(void_because(of, memory, NOW)) is void
-        assert (counted(of, memory) == memory) is stays
-        assert plan_step(of, memory, NOW).name in {StepName.NONE, StepName.WARN}
+    for of, record in ((judged(), STOP), (judged(hours=True), HOURLY)):
+        record = replace(record, warned_at=NOW + ahead, reminded_at=None)
+        assert bool(void_because(of, record, NOW)) is void
+        assert (counted(of, record) == record) is stays
+        assert plan_step(of, record, NOW).name in {StepName.NONE, StepName.WARN}
 
 
 def test_a_missing_notice_is_not_void():
-    assert void_because(judged(State.ACTIVE), Memory(), NOW, announces=True) is None
+    assert void_because(judged(State.ACTIVE), Record(), NOW, announces=True) is None

@@ -13,7 +13,6 @@ from reaper.model import (
     ACTIONS,
     BudgetUse,
     HoldReason,
-    Memory,
     NextAction,
     Pause,
     Resource,
@@ -26,6 +25,7 @@ from reaper.model import (
     StepName,
     Verdict,
 )
+from reaper.record import Record, Snooze
 from reaper.text import DOLLARS, Currency
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ PLANNED = Outcome(result=Result.PLANNED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One line of the report. `memory`: its ledger record; None if none was read or there is none.
+    """One line of the report. `record`, `snooze`: what the ledger has on it; None if none was read or there is none.
 
     `next`: what the policy leads to; None if it allows no stop or delete, or the action is done. `could`: the best that its kind could do, whatever
     the policy. Both are None unless it is idle. `host_share`: what of its host's price it accounts for, if known. No total counts it: the host's
@@ -184,7 +184,8 @@ class Finding:
     price: Price | None
     wasted_usd: float | None
     evidence: tuple[Evidence, ...]
-    memory: Memory | None = None
+    record: Record | None = None
+    snooze: Snooze | None = None
     next: NextAction | None = None
     could: NextAction | None = None
     host_share: Price | None = None

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from reaper import memory_updates, registry
+from reaper import record_updates, registry
 from reaper.calendars.resolve import calendar_rows
 from reaper.case import PLANNED, Coverage, Finding, Outcome, Report, Step
 from reaper.coverage import add_failure_row, failure_row
@@ -22,7 +22,7 @@ from reaper.ledger.lease import RunLeases
 from reaper.ledger.ledger import RETENTION, Ledger
 from reaper.ledger.opening import ensure_format
 from reaper.ledger.unreached import record_doubted, record_unreached
-from reaper.model import ACTIONS, NOTICES, Memory, Result, Run, State, StepName
+from reaper.model import ACTIONS, NOTICES, Result, Run, State, StepName
 from reaper.notices.channels import delivery
 from reaper.notices.channels.delivery import Delivery
 from reaper.notices.context import ConcludeContext, NoticeRound, Part, attempt, notice_context
@@ -39,17 +39,18 @@ from reaper.notices.sending import (
     record_verdict,
     send_owner_notices,
     send_take_backs,
-    told_hints,
+    told_acts,
     unsent_notices_rows,
 )
 from reaper.notices.summary_mail import send_admin_summary
-from reaper.pending import intents, unfinished
+from reaper.pending import intents
 from reaper.pending.intents import own_outcome
-from reaper.pending.unfinished import UntoldAction, untold_finding
+from reaper.pending.unfinished import Unfinished, untold_finding
 from reaper.planning import possible_actions
 from reaper.planning.breaker import record_statistics
 from reaper.policy import send_window
-from reaper.report.run_report import finding_key, finding_of, join_findings, left_alone, run_coverage, run_report, with_memory
+from reaper.record import Act, Record
+from reaper.report.run_report import finding_key, finding_of, join_findings, left_alone, run_coverage, run_report, with_record
 from reaper.savings.record import Sweep, record_savings
 from reaper.text import clean_line
 
@@ -99,19 +100,18 @@ def _conclude_run(
         findings = [left_alone(f, context.outcomes_only) if f.step.name in NOTICES else f for f in findings]
         rows.append(failure_row("policy", SettingsError(f"only outcomes were reported: {context.outcomes_only}")))
     if leases is None:
-        findings = _with_memories(findings, decided, context, rows)
+        findings = _with_records(findings, decided, context, rows)
         return run_report(findings, (*cloud_rows, *rows), decided, context)
     if not _can_write(leases.ledger, context, rows) or (findings and not decided.leased):
         return run_report(findings, (*cloud_rows, *rows), decided, context)
     mails = _begun_round(findings, rows, decided, context, leases)
-    earlier = [*decided.untold, *(action for part in acted for action in part.settled)]
-    told, errors = told_hints([action.hint for action in earlier], mails.known, mails.ledger)
-    untold = {action.hint.id: action for action in earlier if action.hint not in told}
+    earlier = [*decided.untold, *(each for part in acted for each in part.settled)]
+    told, errors = told_acts([each.act for each in earlier], mails.known, mails.ledger)
+    untold = {each.act.id: each for each in earlier if each.act.id not in told}
     cases = {id_: decision.case for id_, decision in mails.decisions.items()}
-    known = dict(mails.known)
-    untold_findings = {id_: _with_snooze(untold_finding(a, cases.get(id_)), known, mails) for id_, a in untold.items()}
+    untold_findings = {id_: _with_snooze(untold_finding(each, cases.get(id_)), mails) for id_, each in untold.items()}
     mails = mails.after(Part(errors=errors), _left_for_late_mails(untold, untold_findings, mails))
-    may_notify = mails.memories is not None and not context.outcomes_only
+    may_notify = mails.recalled is not None and not context.outcomes_only
     due = {id_: d.reported_case for id_, d in mails.decisions.items() if d.needs_summary and may_notify}
     summaries = {id_: finding_of(case, SUMMARY_DUE, PLANNED) for id_, case in due.items()}
     notices, unread = notice_context([*mails.findings.values(), *summaries.values()], mails)
@@ -153,11 +153,11 @@ def _can_write(ledger: Ledger, context: ConcludeContext, rows: list[Coverage]) -
 def _begun_round(
     findings: Iterable[Finding], rows: Sequence[Coverage], decided: Decided, context: ConcludeContext, leases: RunLeases
 ) -> NoticeRound:
-    """The round with the memories of every decided resource, without the notices of those that changed since.
+    """The round with the record of every decided resource, without the notices of those that changed since.
 
     If the ledger can't be read, no notice is sent, because its dates would be wrong.
     """
-    decisions = {d.case.resource.id: d for d in decided.decisions if d.row_version is not None}
+    decisions = {d.case.resource.id: d for d in decided.decisions if d.record_version is not None}
     mails = NoticeRound(
         run=decided.run,
         now=decided.decided_at,
@@ -169,41 +169,47 @@ def _begun_round(
         rows=rows,
     )
     try:
-        memories = leases.ledger.recall(intents.ids_with_hosts(d.case for d in decisions.values()), context.clock())
+        recalled = leases.ledger.recall(intents.ids_with_hosts(d.case for d in decisions.values()), context.clock())
     except ReaperError as error:
         failed = Outcome(result=Result.FAILED, error=f"{NOT_NOTIFIED}{error}")
         notices = {id_: replace(f, outcome=failed) for id_, f in mails.findings.items() if f.step.name in NOTICES}
         return mails.after(Part(findings=notices, errors=[error]))
-    known = dict(memories)
-    recalled = {
-        id_: with_memory(_with_snooze(_with_intent_outcome(f, known.get(id_, Memory()), mails), known, mails), known.get(id_))
-        for id_, f in mails.findings.items()
-    }
-    mails = replace(mails, memories=memories).after(Part(findings=recalled, errors=memories.errors))
+    mails = replace(mails, recalled=recalled)
+    findings_now = {id_: _as_recalled(finding, mails) for id_, finding in mails.findings.items()}
+    mails = mails.after(Part(findings=findings_now, errors=recalled.errors))
     return mails.after(drop_changed_notices(mails))
 
 
-def _with_snooze(finding: Finding, known: Mapping[str, Memory], mails: NoticeRound) -> Finding:
+def _as_recalled(finding: Finding, mails: NoticeRound) -> Finding:
+    """The finding with its record as it is now, and the outcome and the snooze that this shows."""
+    resource_id, known = finding.case.resource.id, mails.known
+    if known.is_unreadable(resource_id):
+        return _with_intent_outcome(finding, Record(), mails)
+    record = known.record(resource_id)
+    return with_record(_with_snooze(_with_intent_outcome(finding, record, mails), mails), record, known.snooze(resource_id))
+
+
+def _with_snooze(finding: Finding, mails: NoticeRound) -> Finding:
     """The finding of an action on what is snoozed now as one on a protected resource: its mail announces nothing that follows."""
     case, now = finding.case, mails.context.clock()
-    own, host = known.get(case.resource.id, Memory()), intents.host_memory(case.resource, known)
-    because = possible_actions.snoozed_because(case, own, now, host) if finding.is_action else None
+    is_read = finding.is_action and not intents.is_unreadable(case.resource, mails.known)
+    because = possible_actions.snoozed_because(case, mails.known.snoozes(case.resource), now) if is_read else None
     return replace(finding, case=replace(case, rule=replace(case.rule, protected_because=because))) if because else finding
 
 
-def _left_for_late_mails(untold: Mapping[str, UntoldAction], about: Mapping[str, Finding], mails: NoticeRound) -> Part:
+def _left_for_late_mails(untold: Mapping[str, Unfinished], about: Mapping[str, Finding], mails: NoticeRound) -> Part:
     """Notices left alone until the late mail about an earlier action, which may be the notice, is out; not for ever: a channel may refuse it."""
     notices = {id_: f for id_, f in mails.findings.items() if f.step.name in NOTICES and id_ in untold}
-    recent = {id_: f for id_, f in notices.items() if mails.now - untold[id_].hint.at < f.case.rule.remind_every}
+    recent = {id_: f for id_, f in notices.items() if mails.now - untold[id_].act.at < f.case.rule.remind_every}
     to = mails.context.policy.owners
     return Part(findings={id_: left_alone(f, LATE_MAIL) for id_, f in recent.items() if notice_address(about[id_], to)})
 
 
-def _with_intent_outcome(finding: Finding, memory: Memory, mails: NoticeRound) -> Finding:
+def _with_intent_outcome(finding: Finding, record: Record, mails: NoticeRound) -> Finding:
     """The finding with the outcome that this run's intent shows, unless `act` returned that of its own call: done, not begun, or not known."""
     if not mails.run.mode.acts or finding.outcome.begun or not finding.is_action:
         return finding
-    if outcome := own_outcome(memory, mails.run.id, finding.step.name):
+    if outcome := own_outcome(record, mails.run.id, finding.step.name):
         return replace(finding, outcome=outcome)
     is_missing = finding.outcome.result is Result.PLANNED
     return replace(finding, outcome=Outcome(result=Result.REFUSED, because=NOT_BEGUN)) if is_missing else finding
@@ -216,27 +222,38 @@ def _send_notices(notices: NoticeContext, mails: NoticeRound) -> list[Part]:
         finding = due[resource_id]
         if finding.step.name in NOTICES:
             return record_notice(finding, receipt, sent, mails)
-        return record_action_told(finding, hints[resource_id], receipt, mails)
+        return record_action_told(finding, acts[resource_id], receipt, mails)
 
     # A notice that failed before it was written is one whose ledger record couldn't be read.
     failed = {id_ for id_, f in mails.findings.items() if f.step.name in NOTICES and f.outcome.result is Result.FAILED}
     waiting = {id_: f for id_, f in mails.findings.items() if id_ not in failed and not _must_wait(f, mails)}
-    hints = {
-        id_: unfinished.hint_of(f.case, f.step.name, mails.run.id, mails.now)
-        for id_, f in waiting.items()
-        if f.is_action and is_reportable(f)
-    }
-    told, errors = told_hints(hints.values(), mails.known, mails.ledger)
-    due = {id_: f for id_, f in waiting.items() if hints.get(id_) not in told}
-    return [Part(errors=errors), *send_owner_notices(due, hints, notices, accept, mails)]
+    acts = {id_: _act_of(f, mails) for id_, f in waiting.items() if f.is_action and is_reportable(f)}
+    told, errors = told_acts(acts.values(), mails.known, mails.ledger)
+    due = {id_: f for id_, f in waiting.items() if id_ not in told}
+    return [Part(errors=errors), *send_owner_notices(due, acts, notices, accept, mails)]
+
+
+def _act_of(finding: Finding, mails: NoticeRound) -> Act:
+    """This run's action on the resource, as its mail is about it."""
+    resource = finding.case.resource
+    return Act(
+        action=finding.step.name,
+        at=mails.now,
+        run=mails.run.id,
+        id=resource.id,
+        kind=resource.kind,
+        name=resource.name,
+        region=resource.region,
+    )
 
 
 def _must_wait(finding: Finding, mails: NoticeRound) -> bool:
-    """Whether the mail about this run's action is left to the next run: its date needs a memory that can't be read, or it is interrupted."""
+    """Whether the mail about this run's action is left to the next run: its date needs a record that can't be read, or it is interrupted."""
     if not finding.is_action or not is_reportable(finding):
         return False
-    memory, is_unread = finding.memory or Memory(), mails.memories is None
-    is_interrupted = memory.last_action_run == mails.run.id and memory_updates.is_interrupted(memory)
+    record, is_unread = finding.record or Record(), mails.recalled is None
+    is_own = record.act is not None and record.act.run == mails.run.id
+    is_interrupted = is_own and record_updates.is_interrupted(record)
     return is_interrupted or (is_unread and possible_actions.announced_by_mail(finding) is not None)
 
 
@@ -257,23 +274,23 @@ def _record_verdicts(mails: NoticeRound) -> Iterator[Part]:
 
 
 def _send_untold(
-    untold: Mapping[str, UntoldAction], findings: Mapping[str, Finding], notices: NoticeContext, mails: NoticeRound
+    untold: Mapping[str, Unfinished], findings: Mapping[str, Finding], notices: NoticeContext, mails: NoticeRound
 ) -> list[Part]:
-    """The mails about what earlier runs did. If another run has taken over, or the memories can't be read, the next run sends them."""
-    if mails.lost or mails.memories is None or not mails.leases.prolong_all():
+    """The mails about what earlier runs did. If another run has taken over, or the records can't be read, the next run sends them."""
+    if mails.lost or mails.recalled is None or not mails.leases.prolong_all():
         return []
 
     def accept(resource_id: str, receipt: str, sent: Sequence[Delivery]) -> Part:
-        action = untold[resource_id]
-        return record_action_told(findings[resource_id], action.hint, receipt, mails, is_open=action.is_open)
+        each = untold[resource_id]
+        return record_action_told(findings[resource_id], each.act, receipt, mails, is_open=each.is_open)
 
-    hints = {resource_id: action.hint for resource_id, action in untold.items()}
-    return send_owner_notices(findings, hints, notices, accept, mails)
+    acts = {resource_id: each.act for resource_id, each in untold.items()}
+    return send_owner_notices(findings, acts, notices, accept, mails)
 
 
 def _record_run(findings: Sequence[Finding], cloud_rows: Sequence[Coverage], decided: Decided, mails: NoticeRound) -> Part:
     """Record the statistics and savings of the leased places and what wasn't reached, and forget what is older than the ledger keeps."""
-    left_ids = {d.case.resource.id for d in decided.decisions if d.row_version is None}
+    left_ids = {d.case.resource.id for d in decided.decisions if d.record_version is None}
     leased = frozenset(decided.leased)
     cases = [f.case for f in findings if f.case.resource.target in leased and f.case.resource.id not in left_ids]
     errors = attempt(
@@ -288,8 +305,8 @@ def _record_run(findings: Sequence[Finding], cloud_rows: Sequence[Coverage], dec
 def _record_savings(
     findings: Sequence[Finding], cloud_rows: Sequence[Coverage], decided: Decided, mails: NoticeRound
 ) -> Sequence[ReaperError]:
-    """Count what is saved. If the memories can't be read, the next run counts it."""
-    if mails.memories is None:
+    """Count what is saved. If the records can't be read, the next run counts it."""
+    if mails.recalled is None:
         return ()
     policy = mails.context.policy
     sweep = Sweep(
@@ -310,24 +327,27 @@ def _record_savings(
 def _record_doubted(mails: NoticeRound) -> None:
     """Remember what is in use although its last notice called it idle, so that the next runs look far enough back to prove that notice wrong."""
     doubted = {
-        f.case.resource.id: f.memory.claimed_until
+        f.case.resource.id: f.record.claim.until
         for f in mails.findings.values()
-        if f.memory and f.memory.claimed_until and f.case.verdict.state is not State.IDLE
+        if f.record and f.record.claim and f.case.verdict.state is not State.IDLE
     }
     oldest = mails.now - mails.context.policy.defaults.lookback
     record_doubted(mails.ledger, doubted, mails.findings, oldest)
 
 
-def _with_memories(findings: list[Finding], decided: Decided, context: ConcludeContext, rows: list[Coverage]) -> list[Finding]:
+def _with_records(findings: list[Finding], decided: Decided, context: ConcludeContext, rows: list[Coverage]) -> list[Finding]:
     """The findings with what the ledger has on them, if there is one, for an audit."""
     if context.ledger is None:
         return findings
     try:
-        memories = context.ledger.recall(intents.ids_with_hosts([d.case for d in decided.decisions]), context.clock())
+        recalled = context.ledger.recall(intents.ids_with_hosts([d.case for d in decided.decisions]), context.clock())
     except ReaperError as error:
         add_failure_row(rows, failure_row("ledger", error))
         return findings
-    return [with_memory(f, dict(memories).get(f.case.resource.id)) for f in findings]
+    return [
+        f if recalled.is_unreadable(id_ := f.case.resource.id) else with_record(f, recalled.record(id_), recalled.snooze(id_))
+        for f in findings
+    ]
 
 
 def done_so_far(run: Run, decided: Decided | None, ledger: Ledger | None, now: datetime) -> str:
@@ -357,7 +377,7 @@ def done_so_far(run: Run, decided: Decided | None, ledger: Ledger | None, now: d
 
 def _state_of(decision: Decision, run: Run, ledger: Ledger, now: datetime) -> str:
     try:
-        outcome = own_outcome(ledger.memory(decision.case.resource.id, now), run.id, decision.step.name)
+        outcome = own_outcome(ledger.record(decision.case.resource.id, now), run.id, decision.step.name)
     except ReaperError:
         return "May have been done"
     if outcome is None:

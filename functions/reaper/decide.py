@@ -1,4 +1,4 @@
-"""Phase 2: what to do with each resource, given what the ledger remembers: snoozes, open actions, the plan, the plan file, limits and holds.
+"""Phase 2: what to do with each resource, given what the ledger has: snoozes, open actions, the plan, the plan file, limits and holds.
 
 It streams the observed parts and keeps what is idle, remembered, on hours or on a host. Whatever is on hold is recorded before
 any mail is sent. Without a ledger, or in audit, nothing is written.
@@ -13,7 +13,7 @@ from datetime import datetime
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from reaper import __version__, handover, idle_period, memory_updates, plan
+from reaper import __version__, handover, idle_period, plan, record_updates
 from reaper.case import Case, Coverage, Step
 from reaper.coverage import NOT_REACHED, RUNS, SKIPPED, add_failure_row, failure_row, own_row, target_of_row, with_replaced_rows
 from reaper.errors import CloudError, ReaperError
@@ -21,20 +21,22 @@ from reaper.handover import Decided, Decision, Observed
 from reaper.ledger.lease import RunLeases
 from reaper.ledger.ledger import Ledger
 from reaper.ledger.opening import ensure_format
-from reaper.ledger.rows import Recalled, Unfinished
-from reaper.model import ACTIONS, ENDING_ACTIONS, Memory, Mode, Run, State, Status, StepName, Target
+from reaper.ledger.rows import Recalled, comparable_id, remembered_ids
+from reaper.model import ACTIONS, ENDING_ACTIONS, Mode, Run, State, Status, StepName, Target
 from reaper.pending import holds, intents, lost, plan_file, unfinished
 from reaper.pending.holds import Breaker, KindInTarget, PlaceCount, RunScope
 from reaper.pending.lost import StoredManifest
 from reaper.pending.plan_file import PlanFile
 from reaper.pending.recall import (
-    recall_and_close,
+    close_targets,
+    read_open_targets,
+    recall_and_settle,
     recall_left_targets,
     recall_to_read,
     take_leases,
     take_resource_leases,
 )
-from reaper.pending.unfinished import UntoldAction
+from reaper.pending.unfinished import Unfinished
 from reaper.planning import breaker, coming, dates, holding, possible_actions
 from reaper.planning.breaker import PlaceCounts
 from reaper.planning.holding import Planned, Swept
@@ -50,7 +52,7 @@ OPEN_ACTION = "an action on it hasn't been settled yet"
 LEDGER_UNREADABLE = "its ledger record couldn't be read"
 ROW_UNREADABLE = "its ledger record can't be read, and it may be snoozed"
 UNLISTED = "the manifests of the last days couldn't be listed"
-NO_MEMORIES = Recalled({}, {})
+NOTHING_RECALLED = Recalled()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +80,7 @@ class _Phase:
     """What every part of this phase shares. `ledger` is None if it can't be used, `leases` in an audit. Failures are added to `failures`.
 
     `opens_at`: when notices go out next; None if they go out now. `stored`: the manifests of the last days, if this run acts. None if they
-    couldn't be listed: then nothing is stopped or deleted.
+    couldn't be listed: then nothing is stopped or deleted. `open_targets`: those that may have an unfinished action.
     """
 
     run: Run
@@ -89,6 +91,7 @@ class _Phase:
     failures: list[Coverage]
     opens_at: datetime | None = None
     stored: Sequence[StoredManifest] | None = ()
+    open_targets: frozenset[Target] = frozenset()
 
     @property
     def announces(self) -> bool:
@@ -109,7 +112,7 @@ class _Part:
     left_targets: frozenset[Target] = frozenset()
     meets_other_run: bool = False
     ledger_failed: bool = False
-    untold: tuple[UntoldAction, ...] = ()
+    untold: tuple[Unfinished, ...] = ()
     interrupted: tuple[Unfinished, ...] = ()
     coverage: tuple[Coverage, ...] = ()
     refused_rows: tuple[Coverage, ...] = ()
@@ -150,10 +153,13 @@ def _begun(run: Run, context: DecideContext) -> _Phase:
         ensure_format(ledger)
     except ReaperError as error:
         return replace(phase, ledger=None, failures=[failure_row("ledger", error)])
+    if not context.notices_only:
+        phase = replace(phase, open_targets=read_open_targets(ledger, phase.failures))
     try:
         return replace(phase, stored=archive.stored_lately(now) if archive else ())
     except CloudError as error:
-        return replace(phase, stored=None, failures=[failure_row("acts", error.reworded(f"{UNLISTED}: {error}"))])
+        unlisted = failure_row("acts", error.reworded(f"{UNLISTED}: {error}"))
+        return replace(phase, stored=None, failures=[*phase.failures, unlisted])
 
 
 def _joined(parts: Sequence[_Part]) -> _Part:
@@ -181,9 +187,9 @@ def _plan_part(part: Observed, phase: _Phase) -> _Part:
         rows = tuple(replace(row, status=Status.FAILED, error=because) for row in refused)
         return replace(_left_alone(part.cases, because), refused_rows=rows)
     if phase.leases is None:
-        memories = recall_to_read(part.cases, phase.ledger, phase.now, phase.failures) if phase.ledger else NO_MEMORIES
-        planned = _plan_cases(part.cases, NO_MEMORIES if memories is None else memories, phase)
-        return replace(planned, ledger_failed=memories is None)
+        recalled = recall_to_read(part.cases, phase.ledger, phase.now, phase.failures) if phase.ledger else NOTHING_RECALLED
+        planned = _plan_cases(part.cases, NOTHING_RECALLED if recalled is None else recalled, phase)
+        return replace(planned, ledger_failed=recalled is None)
     if phase.ledger is None:
         return _left_alone(part.cases, LEDGER_UNREADABLE)
     plan_leased = _plan_resources if phase.context.notices_only else _plan_targets
@@ -200,76 +206,79 @@ def _plan_resources(part: Observed, leases: RunLeases, phase: _Phase) -> _Part:
     """Plan single resources, unless another run has their target or one of its actions on them is still open."""
     ids = take_resource_leases(part.cases, leases, phase.now, phase.failures)
     leased = [case for case in part.cases if case.resource.id in (ids or ())]
-    memories = recall_to_read(leased, leases.ledger, phase.now, phase.failures)
-    if ids is None or memories is None:
+    recalled = recall_to_read(leased, leases.ledger, phase.now, phase.failures)
+    if ids is None or recalled is None:
         return _left_alone(part.cases, LEDGER_UNREADABLE)
-    known = dict(memories)
-    is_open = {case.resource.id for case in leased if memory_updates.is_unfinished(known.get(case.resource.id, Memory()))}
+    open_ids = {id_ for id_, record in recalled.readable.items() if record_updates.is_unfinished(record)}
+    is_open = {case.resource.id for case in leased if comparable_id(case.resource.id) in open_ids}
     return _joined(
         [
             _left_alone([case for case in part.cases if case.resource.id not in ids], OTHER_RUN),
             _left_alone([case for case in leased if case.resource.id in is_open], OPEN_ACTION),
-            _plan_cases([case for case in leased if case.resource.id not in is_open], memories, phase),
+            _plan_cases([case for case in leased if case.resource.id not in is_open], recalled, phase),
         ]
     )
 
 
 def _plan_targets(part: Observed, leases: RunLeases, phase: _Phase) -> _Part:
     """Plan what is in the targets that this run gets."""
-    targets = take_leases(part, leases, phase.now, phase.failures)
+    targets = take_leases(part, phase.open_targets, leases, phase.failures)
     left = [case for case in part.cases if case.resource.target not in targets]
     leased = [case for case in part.cases if case.resource.target in targets]
     others = replace(_left_alone(left, OTHER_RUN), meets_other_run=bool(left))
-    recalled = recall_and_close(leased, targets, phase.stored or (), leases, phase.now, phase.failures)
-    if recalled is None:
+    settling = recall_and_settle(leased, targets, phase.stored or (), leases, phase.now, phase.failures)
+    if settling is None:
         leases.give_back(targets)
         return _joined([others, _left_alone(leased, LEDGER_UNREADABLE)])
-    (memories, untold, interrupted), acts = recalled, phase.run.mode.acts
-    if not acts and (error := unfinished.closed_actions_error(interrupted, memories)):
+    (recalled, settled), acts = settling, phase.run.mode.acts
+    close_targets(settled, phase.open_targets, leases.ledger, phase.failures)
+    interrupted = tuple(each for one in settled for each in one.interrupted)
+    if not acts and (error := unfinished.closed_actions_error(interrupted)):
         add_failure_row(phase.failures, failure_row("acts", error))
-    untold = tuple(action for action in untold if not (action.is_open and acts))
-    planned = _plan_cases(leased, memories, phase)
+    untold = tuple(each for one in settled for each in (*one.untold, *(() if acts else one.untold_interrupted)))
+    planned = _plan_cases(leased, recalled, phase)
     return _joined([others, replace(planned, untold=untold, interrupted=interrupted)])
 
 
-def _plan_cases(cases: Sequence[Case], memories: Recalled, phase: _Phase) -> _Part:
+def _plan_cases(cases: Sequence[Case], recalled: Recalled, phase: _Phase) -> _Part:
     """Plan each case once: what is idle, remembered, on hours, or on a host. Everything else needs no decision and is only counted."""
-    known, fallback = dict(memories), phase.context.policy.owners.fallback
-    cases = [owners.with_present_owner(case, known.get(case.resource.id), fallback) for case in cases]
     planned: list[Planned] = []
     counted: list[Case] = []
     for case in cases:
-        if intents.is_unreadable(case.resource, memories):
+        if intents.is_unreadable(case.resource, recalled):
             planned.append(_undecided(case, ROW_UNREADABLE))
-        elif case.verdict.state is State.IDLE or case.resource.id in memories or case.rule.hours or case.resource.host_id:
-            planned.append(_plan_case(case, memories, phase))
+        elif case.verdict.state is State.IDLE or case.resource.id in recalled or case.rule.hours or case.resource.host_id:
+            planned.append(_plan_case(case, recalled, phase))
         else:
             counted.append(case)
     places = {holds.kind_in_target_of(case): case.resource.target for case in cases}
     return _Part(planned=tuple(planned), others=breaker.count_places(counted), places=places)
 
 
-def _plan_case(case: Case, memories: Recalled, phase: _Phase) -> Planned:
-    """The decision before limits, and the memory it is based on: a snooze of the host counts as the resource's own."""
-    now, host = phase.now, intents.host_memory(case.resource, memories)
-    stored = memories.get(case.resource.id, Memory())
-    memory = without_void_notice(case, stored, now, host, announces=phase.announces)
-    reported = possible_actions.with_snooze(idle_period.since_own_call(case, memory, now), memory, now, host)
-    step = plan.plan_step(reported, memory, now, acting=phase.announces)
-    because = _interrupted_because(case, memories, phase.run.id)
+def _plan_case(case: Case, recalled: Recalled, phase: _Phase) -> Planned:
+    """The decision before limits, and the record it is based on: a snooze of the host counts as the resource's own."""
+    now, stored, snoozes = phase.now, recalled.record(case.resource.id), recalled.snoozes(case.resource)
+    case = owners.with_present_owner(case, snoozes.own, phase.context.policy.owners.fallback)
+    record = without_void_notice(case, stored, snoozes, now, announces=phase.announces)
+    reported = possible_actions.with_snooze(idle_period.since_own_call(case, record, now), snoozes, now)
+    step = plan.plan_step(reported, record, snoozes, now, acting=phase.announces)
+    because = _interrupted_because(case, recalled, phase.run.id)
     because = because or (UNLISTED if phase.stored is None and step.name in ENDING_ACTIONS else None)
     if because and step.name is not StepName.START:
         step = Step(name=StepName.NONE, because=because)
-    decision = Decision(case=case, verdict=reported.verdict, step=step, row_version=stored.version)
-    return Planned(decision=decision, memory=memory, is_blocked=because is not None)
+    decision = Decision(
+        case=case, verdict=reported.verdict, step=step, record_version=stored.version, snoozes=snoozes.protections
+    )
+    return Planned(decision=decision, record=record, snoozes=snoozes, is_blocked=because is not None)
 
 
-def _interrupted_because(case: Case, memories: Recalled, run_id: str) -> str | None:
+def _interrupted_because(case: Case, recalled: Recalled, run_id: str) -> str | None:
     """Why it may only be started: an action on it or on its host may be half done."""
-    for resource_id in intents.remembered_ids(case.resource):
-        memory = None if resource_id in memories.unreadable else memories.get(resource_id)
-        if memory and memory_updates.is_unsettled(memory, run_id):
-            return lost.lost_because(memory) if memory.lost_manifest else unfinished.interrupted_because(memory)
+    for record in map(recalled.record, remembered_ids(case.resource)):
+        if record.lost_manifest:
+            return lost.lost_because(record)
+        if record.act and record_updates.is_interrupted(record, run_id):
+            return unfinished.interrupted_because(record.act)
     return None
 
 
@@ -292,7 +301,7 @@ def _decided(whole: _Part, phase: _Phase) -> Decided:
         failures.append(own_row(RUNS, SKIPPED))
     untold = whole.untold
     if leases and phase.ledger and not phase.context.notices_only:
-        untold += recall_left_targets(whole.coverage, leases, phase.now, failures)
+        untold += recall_left_targets(whole.coverage, phase.open_targets, leases, phase.now, failures)
     planned, jumps, unusual = _apply_limits(whole, phase)
     planned = [replace(each, decision=_with_reminders(each, phase)) for each in planned]
     planned = holding.above_floor(planned, policy, phase.run.mode)
@@ -347,13 +356,16 @@ def _with_reminders(planned: Planned, phase: _Phase) -> Decision:
     decision, now = planned.decision, phase.now
     if not planned.is_known or not phase.run.mode.announces or phase.opens_at:
         return decision
-    last, remind_every = idle_period.last_notice_at(planned.memory), decision.case.rule.remind_every
+    last, remind_every = idle_period.last_notice_at(planned.record.notice), decision.case.rule.remind_every
     is_late = last is not None and now >= last + remind_every - dates.CLOCK_JITTER
     if is_late and decision.step.name in ENDING_ACTIONS and not phase.run.mode.acts:  # otherwise its notice would lapse
         because = f"{decision.step.because}, and this run does not act"
         decision = replace(decision, step=Step(name=StepName.REMIND, because=because))
     by_hours = decision.step.name in ACTIONS | {StepName.HOLD}
-    return replace(decision, needs_summary=by_hours and dates.is_summary_due(decision.reported_case, planned.memory, now))
+    return replace(
+        decision,
+        needs_summary=by_hours and dates.is_summary_due(decision.reported_case, planned.record.notice, planned.snoozes, now),
+    )
 
 
 def _with_next(planned: Planned, unusual: Collection[KindInTarget], phase: _Phase) -> Decision:
@@ -362,9 +374,9 @@ def _with_next(planned: Planned, unusual: Collection[KindInTarget], phase: _Phas
     case, step, now = decision.reported_case, decision.step, phase.now
     place = holds.kind_in_target_of(case)
     is_unusual = place in unusual or holds.run_place(place) in unusual
-    is_quiet = is_unusual and step.name is StepName.NONE and not plan.follows_hours(case, planned.memory, now)
+    is_quiet = is_unusual and step.name is StepName.NONE and not plan.follows_hours(case, planned.record.notice, now)
     is_kept = is_quiet or planned.is_blocked or not planned.is_known or step.name is StepName.HOLD
     currency, notice_at = phase.context.policy.prices.shown_in, phase.opens_at or now
-    following = coming.next_action(case, planned.memory, now, step if is_kept else None, currency, notice_at)
+    following = coming.next_action(case, planned.record, now, step if is_kept else None, currency, notice_at)
     decision = plan_file.narrow_to_plan(decision, agreed) if agreed else decision
     return replace(decision, next=following, could=coming.possible_action(case, notice_at))

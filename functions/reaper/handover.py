@@ -16,10 +16,11 @@ from typing import Any
 
 from reaper import registry
 from reaper.case import PLANNED, Case, Coverage, Outcome, Step
-from reaper.ledger.rows import Unfinished, adapter
+from reaper.ledger.rows import adapter
 from reaper.model import NextAction, Resource, Run, Target, Verdict
 from reaper.pending.holds import Breaker, KindInTarget
-from reaper.pending.unfinished import UntoldAction
+from reaper.pending.unfinished import Unfinished
+from reaper.record import Protections
 
 OBSERVE_WITHIN = timedelta(minutes=30)
 """What observe hasn't read by then is a failed row of the coverage, and the next run reads it first."""
@@ -47,7 +48,7 @@ class Observed:
 class Decision:
     """What to do with one resource. `case` has the verdict as judged, `verdict` is the one to report: exempt while it is snoozed.
 
-    `row_version`: the version of its ledger row when this was decided; None if nothing about it may be written. `needs_summary`: its weekly
+    `record_version`: the version of its record when this was decided; None if nothing about it may be written. `snoozes`: what protected it then. `needs_summary`: its weekly
     summary of office hours is due as well. `on_hold_since`: since when the holds over it stand. `next` and `could`: see `Finding`.
     """
 
@@ -55,7 +56,8 @@ class Decision:
     verdict: Verdict
     step: Step
     outcome: Outcome = PLANNED
-    row_version: int | None = None
+    record_version: int | None = None
+    snoozes: Protections = ()
     needs_summary: bool = False
     on_hold_since: tuple[datetime, ...] = ()
     next: NextAction | None = None
@@ -74,7 +76,7 @@ class Decided:
     """What `decide` decided of a whole run. `decisions`: what is idle, remembered, on hours or on a host.
 
     `leased`: the targets that this run has to itself. `untold`: actions of earlier runs that no mail has reported yet. `unusual`: the places
-    whose idle share says nothing about what is usual. `jumps`: those that stand, for the admins. `interrupted`: the hints of actions that may be
+    whose idle share says nothing about what is usual. `jumps`: those that stand, for the admins. `interrupted`: actions that may be
     half done, and that act puts back. `coverage`: what failed in deciding, and rows that replace those of a part that was refused.
     `by_plan`: only what a plan file asks for is carried out.
     """
@@ -83,7 +85,7 @@ class Decided:
     decided_at: datetime
     leased: tuple[Target, ...]
     decisions: tuple[Decision, ...]
-    untold: tuple[UntoldAction, ...] = ()
+    untold: tuple[Unfinished, ...] = ()
     unusual: tuple[KindInTarget, ...] = ()
     interrupted: tuple[Unfinished, ...] = ()
     jumps: tuple[Breaker, ...] = ()
@@ -98,7 +100,7 @@ class Decided:
             decisions=tuple(d for d in self.decisions if d.case.resource.target == target),
             untold=(),
             unusual=(),
-            interrupted=tuple(hint for hint in self.interrupted if hint.target == target),
+            interrupted=tuple(each for each in self.interrupted if each.target == target),
             jumps=(),
             coverage=(),
         )
@@ -116,7 +118,7 @@ class Acted:
     outcomes: Mapping[str, Outcome] = field(default_factory=dict)
     calls: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     coverage: tuple[Coverage, ...] = ()
-    settled: tuple[UntoldAction, ...] = ()
+    settled: tuple[Unfinished, ...] = ()
 
 
 def dump(value: Observed | Decided | Acted) -> str:

@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING
 
 from reaper.case import Case, Step
 from reaper.handover import Decision
-from reaper.model import ENDING_ACTIONS, HoldReason, Memory, State, StepName, Target
+from reaper.model import ENDING_ACTIONS, HoldReason, State, StepName, Target
 from reaper.pending import holds
 from reaper.pending.acted import RECENT, ActedOn, acted_on, without
 from reaper.pending.holds import ALL_ACCOUNTS, Exceeded, Hold, HoldRow, HoldRows, LimitName, RunScope
 from reaper.planning.breaker import PlaceCounts
 from reaper.planning.possible_actions import is_stopped_by_hours
+from reaper.record import Record
 from reaper.text import count_noun, format_usd
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ PlannedCases = Sequence[tuple[Case, Step]]
 
 def hold_over_limits(
     planned: PlannedCases,
-    memories: Mapping[str, Memory],
+    records: Mapping[str, Record],
     limits: Limits,
     rows: HoldRows,
     scope: RunScope,
@@ -65,7 +66,7 @@ def hold_over_limits(
     ending = [case for case, step in planned if step.name in ENDING_ACTIONS]
     # By ID: some IDs occur more than once in a list.
     jumped = {case.resource.id: _jumps_over(case, rows) for case in ending}
-    released = {c.resource.id for c in ending if holds.is_released(c, memories.get(c.resource.id, Memory()), rows, scope.now)}
+    released = {c.resource.id for c in ending if holds.is_released(c, records.get(c.resource.id, Record()), rows, scope.now)}
     due = [case for case in ending if case.resource.id not in released and not jumped[case.resource.id]]
     after = _rows_after_limits(due, _share_bases(planned, counts, scope), limits, rows, scope)
     over = {

@@ -1,4 +1,4 @@
-"""What the policy would do now with each judged resource, given its memory. Pure: `act` carries the plan out.
+"""What the policy would do now with each judged resource, given its record. Pure: `act` carries the plan out.
 
 One idle period, one warning, then a reminder every `remind_every`, however often a sweep runs.
 
@@ -14,7 +14,7 @@ from datetime import datetime
 from reaper import idle_period
 from reaper.case import Case, Step
 from reaper.duration import format_duration
-from reaper.model import Memory, State, StepName
+from reaper.model import State, StepName
 from reaper.planning import reasons
 from reaper.planning.dates import (
     action_due_at,
@@ -39,15 +39,16 @@ from reaper.planning.possible_actions import (
 from reaper.planning.reasons import ago_text, participle
 from reaper.planning.valid_notice import without_void_notice
 from reaper.policy import office_hours
+from reaper.record import Notice, Record, Snoozes
 
 
-def plan_step(case: Case, memory: Memory, now: datetime, *, acting: bool = True) -> Step:
-    """The step of one case. An empty memory: it was never warned about.
+def plan_step(case: Case, record: Record, snoozes: Snoozes, now: datetime, *, acting: bool = True) -> Step:
+    """The step of one case. An empty record: it was never warned about.
 
     Without `acting` owners get notices and no action is planned or announced. Actions that another run has announced are left to runs
     that announce. The reason names what keeps an idle resource from every action: `enforce_only`, or a place where nothing may be changed.
     """
-    step, blocked = _planned_step(case, memory, now, acting), case.resource.target.blocked_because
+    step, blocked = _planned_step(case, record, snoozes, now, acting), case.resource.target.blocked_because
     if case.verdict.state is not State.IDLE:
         return step
     canary = case.rule.notes[-1] if case.rule.only_notices and case.rule.notes else ""
@@ -56,91 +57,95 @@ def plan_step(case: Case, memory: Memory, now: datetime, *, acting: bool = True)
     return replace(step, because=f"{step.because}; it isn't stopped or deleted: {blocked}") if blocked else step
 
 
-def _planned_step(case: Case, memory: Memory, now: datetime, acting: bool) -> Step:
-    if because := idle_period.dated_ahead_because(memory, now):
+def _planned_step(case: Case, record: Record, snoozes: Snoozes, now: datetime, acting: bool) -> Step:
+    if because := idle_period.dated_ahead_because(record, now):
         return _no_step(because)
-    memory = without_void_notice(case, idle_period.without_void_times(memory, now), now, announces=acting)
-    if acting and may_start(case, memory, now):
-        if memory.last_action is StepName.START and is_unconfirmed(memory, now):
-            return _no_step(reasons.unconfirmed_because(memory))
-        by_reaper = was_stopped_by_reaper(case, memory)
+    record = without_void_notice(case, idle_period.without_void_times(record, now), snoozes, now, announces=acting)
+    if acting and may_start(case, record, now):
+        if record.act and record.act.action is StepName.START and is_unconfirmed(record.act, now):
+            return _no_step(reasons.unconfirmed_because(record.act))
+        by_reaper = was_stopped_by_reaper(case, record.act)
         why = "the reaper had stopped it" if by_reaper else f"{case.rule.name} starts everything that has office hours"
         return Step(name=StepName.START, because=f"its office hours have begun, and {why}")
-    if because := _no_step_because(case, memory, now, acting):
+    if because := _no_step_because(case, record, snoozes, now, acting):
         return _no_step(because)
-    if acting and follows_hours(case, memory, now):
-        return _hours_step(case, memory, now)
-    step = _due_step(case, memory, now) if acting else None
+    if acting and follows_hours(case, record.notice, now):
+        return _hours_step(case, record, now)
+    step = _due_step(case, record, now) if acting else None
     if step and step.because != reasons.frozen_because(case.rule, now):
         return step
-    notice = _notice_step(case, memory, now, acting)
+    notice = _notice_step(case, record, now, acting)
     return notice if step is None or notice.name is not StepName.NONE else step
 
 
-def _no_step_because(case: Case, memory: Memory, now: datetime, acting: bool) -> str | None:
+def _no_step_because(case: Case, record: Record, snoozes: Snoozes, now: datetime, acting: bool) -> str | None:
     """Why neither a notice nor an action is considered at all."""
-    if not may_act(case) and not (acting and (is_forced(case, now) or _is_enrolled(case, memory))):
-        return reasons.nothing_to_do_because(case, memory)
-    if is_snoozed(case, memory, now):
-        return snooze_sentence(memory)
-    if not acting and has_announced_action(case, memory, now):
+    if not may_act(case) and not (acting and (is_forced(case, now) or _is_enrolled(case, record.notice))):
+        return reasons.nothing_to_do_because(case, record.act)
+    if is_snoozed(case, snoozes.own, now):
+        return snooze_sentence(snoozes.own)
+    if not acting and has_announced_action(case, record, now):
         return "the owner already has a notice that announces an action, and this run announces none"
-    return reasons.unconfirmed_because(memory) if acting and is_unconfirmed(memory, now) else None
+    return reasons.unconfirmed_because(record.act) if acting and is_unconfirmed(record.act, now) else None
 
 
-def _is_enrolled(case: Case, memory: Memory) -> bool:
+def _is_enrolled(case: Case, notice: Notice | None) -> bool:
     """Whether its office hours may be kept, and its owner has a valid enrolment notice."""
-    return may_keep_hours(case) and enrolled_since(case, memory) is not None
+    return may_keep_hours(case) and enrolled_since(case, notice) is not None
 
 
-def has_announced_action(case: Case, memory: Memory, now: datetime) -> bool:
+def has_announced_action(case: Case, record: Record, now: datetime) -> bool:
     """Whether a notice that still counts announced an action."""
-    notified_at = valid_notice_at(case, memory, now) or enrolled_since(case, memory)
-    is_void = memory.enrolment_digest == idle_period.VOID_ENROLMENT
-    return notified_at is not None and memory.announced_action is not None and not is_void
+    notice, notified_at = record.notice, valid_notice_at(case, record, now) or enrolled_since(case, record.notice)
+    return (
+        notice is not None
+        and notified_at is not None
+        and notice.action is not None
+        and notice.hours != idle_period.VOID_ENROLMENT
+    )
 
 
-def follows_hours(case: Case, memory: Memory, now: datetime) -> bool:
+def follows_hours(case: Case, notice: Notice | None, now: datetime) -> bool:
     """Whether its office hours, and not idleness alone, decide about it."""
     can_enrol = is_stopped_by_hours(case) and strongest_action(case, now) is not None
-    return can_enrol or _is_enrolled(case, memory)
+    return can_enrol or _is_enrolled(case, notice)
 
 
-def _hours_step(case: Case, memory: Memory, now: datetime) -> Step:
+def _hours_step(case: Case, record: Record, now: datetime) -> Step:
     """The step of a rule's office hours: first an enrolment notice, then a stop after each day, and a summary every week."""
-    summary_at = next_summary_at(case, memory, now)
-    if enrolled_since(case, memory) is None:
+    summary_at = next_summary_at(case, record.notice, now)
+    if enrolled_since(case, record.notice) is None:
         if summary_at and now < summary_at:  # the last notice was too recent to replace it
             wait = format_duration(summary_at - now)
             void = "the notice about its office hours is no longer valid"
             return _no_step(f"{void}, and nothing is stopped before the next one in {wait}")
         return Step(name=StepName.WARN, because=f"{case.rule.name} sets office hours, and the owner has not been notified")
-    step = _due_step(case, memory, now)
+    step = _due_step(case, record, now)
     if step and step.name is not StepName.NONE:
         return step
-    last = ago_text(idle_period.last_notice_at(memory) or now, now)
+    last = ago_text(idle_period.last_notice_at(record.notice) or now, now)
     kept = f"office hours apply to it, and the owner was last notified {last}"
     if summary_at and now >= summary_at and case.verdict.state is not State.UNKNOWN:
         return Step(name=StepName.REMIND, because=kept)
-    no_step = step or _no_step(kept if may_act(case) else reasons.nothing_to_do_because(case, memory))
-    return _forced_notice_step(case, memory, now) or no_step
+    no_step = step or _no_step(kept if may_act(case) else reasons.nothing_to_do_because(case, record.act))
+    return _forced_notice_step(case, record, now) or no_step
 
 
-def _forced_notice_step(case: Case, memory: Memory, now: datetime) -> Step | None:
+def _forced_notice_step(case: Case, record: Record, now: datetime) -> Step | None:
     """The notice of the day before a forced stop, unless a person started the resource outside its hours."""
-    if strongest_action(case, now) is None or action_due_at(case, memory, now) is not None:
+    if strongest_action(case, now) is None or action_due_at(case, record, now) is not None:
         return None
     if because := reasons.manual_start_because(case, now):
         return _no_step(because)
-    if forced_stop_at(case, memory, now) is None:
+    if forced_stop_at(case, record.notice, now) is None:
         return None
     because = f"its office hours are over, and {case.rule.name} stops it even while it is in use"
     return Step(name=StepName.REMIND, because=because)
 
 
-def _due_step(case: Case, memory: Memory, now: datetime) -> Step | None:
+def _due_step(case: Case, record: Record, now: datetime) -> Step | None:
     """The action that is due, or why it waits for office hours or a freeze; None if a notice has to come first or the time hasn't come."""
-    action, due, hours = strongest_action(case, now), action_due_at(case, memory, now), case.rule.hours
+    action, due, hours = strongest_action(case, now), action_due_at(case, record, now), case.rule.hours
     if action is None or due is None:
         return None
     if because := reasons.manual_start_because(case, now):
@@ -151,7 +156,7 @@ def _due_step(case: Case, memory: Memory, now: datetime) -> Step | None:
         return None
     if because := reasons.frozen_because(case.rule, now):
         return _no_step(because)
-    ago = ago_text(memory.warned_at or now, now)
+    ago = ago_text((record.notice and record.notice.warned_at) or now, now)
     if is_stopped_by_hours(case):
         because = f"its office hours are over, and the owner was notified {ago} that they apply"
     else:
@@ -159,27 +164,27 @@ def _due_step(case: Case, memory: Memory, now: datetime) -> Step | None:
     return Step(name=action, because=because)
 
 
-def _notice_step(case: Case, memory: Memory, now: datetime, acting: bool) -> Step:
+def _notice_step(case: Case, record: Record, now: datetime, acting: bool) -> Step:
     """The warning or reminder that is due, or why none is due yet. After a gap in the proof it is a warning: the earlier one is no grace."""
     if because := reasons.outside_hours_because(case, now):
         return _no_step(because)
-    action, last = strongest_action(case, now) if acting else None, idle_period.last_notice_at(memory)
+    action, last = strongest_action(case, now) if acting else None, idle_period.last_notice_at(record.notice)
     idle_for = format_duration(case.rule.idle_after)
     if last is None:
         notes = "".join(f"; {note}" for note in case.rule.notes)
         return Step(name=StepName.WARN, because=f"idle for more than {idle_for} under {case.rule.name}{notes}")
     reminder_at, told = next_reminder_at(case, last), f"the owner was notified {ago_text(last, now)}"
-    is_daily = is_stopped_by_hours(case) and not idle_period.notice_was_about_hours(memory)  # idle every evening
+    is_daily = is_stopped_by_hours(case) and not idle_period.is_about_hours(record.notice)  # idle every evening
     if action is None and is_daily and last <= now < reminder_at:
         return _no_step(f"{told} and will be notified again in {format_duration(reminder_at - now)}")
-    what, due = participle(case.resource, action) if action else "", action_due_at(case, memory, now) if action else None
+    what, due = participle(case.resource, action) if action else "", action_due_at(case, record, now) if action else None
     if action and due is None:
         return Step(name=StepName.WARN, because=f"the owner has not been notified in this idle period that it will be {what}")
     if due and now < due <= reminder_at:
         return _no_step(f"{told} and it will be {what} in {format_duration(due - now)}")
     if now < reminder_at:
         return _no_step(f"{told} and gets a reminder in {format_duration(reminder_at - now)}")
-    if valid_notice_at(case, memory, now) is None:
+    if valid_notice_at(case, record, now) is None:
         return Step(name=StepName.WARN, because=f"idle again for more than {idle_for} after a gap in the evidence")
     return Step(name=StepName.REMIND, because=f"still idle, and the owner was last notified {ago_text(last, now)}")
 

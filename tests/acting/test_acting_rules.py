@@ -13,8 +13,9 @@ from fakes.builders import DAY, HOUR, TARGET
 from fakes.failing_ledger import FailingLedger
 from fakes.fake_cloud import STARTABLE
 from fakes.fake_deployment import POLICY, FakeDeployment, finding_of, only, policy
+from fakes.records import a_record
 from reaper.ledger import lease
-from reaper.model import Memory, Mode, Result, StepName
+from reaper.model import Mode, Result, StepName
 from reaper.notices.message import Audience
 
 QUICK = POLICY.replace("idle_after: 24h", "idle_after: 4h")
@@ -42,9 +43,9 @@ def on_a_host() -> FakeDeployment:
 
 def snoozed(deployment: FakeDeployment, name: str, lasting: timedelta = DAY) -> None:
     """Its owner clicks on the link in a mail."""
-    memory = deployment.memory(name)
-    changed = replace(memory, snoozed_until=deployment.now + lasting, snoozed_at=deployment.now, snoozed_by="lee@example.com")
-    assert deployment.ledger.remember(deployment.cloud.id(name), changed, memory.version, deployment.now)
+    record = deployment.record(name)
+    changed = replace(record, snoozed_until=deployment.now + lasting, snoozed_at=deployment.now, snoozed_by="lee@example.com")
+    assert deployment.ledger.write_record(deployment.cloud.id(name), changed, record.version, deployment.now)
 
 
 def at_first_call(deployment: FakeDeployment, what: Callable[[], None]) -> None:
@@ -69,7 +70,7 @@ def test_a_snooze_between_two_calls_ends_the_action(name: str):
 
 def test_a_row_that_cannot_be_read_between_two_calls_ends_the_action():
     deployment = on_a_host()
-    assert deployment.ledger.remember(deployment.cloud.id("host"), Memory(idle_since=deployment.now), 0, deployment.now)
+    assert deployment.ledger.write_record(deployment.cloud.id("host"), a_record(idle_since=deployment.now), 0, deployment.now)
     at_first_call(deployment, lambda: deployment.ledger.unreadable_ids.add(deployment.cloud.id("host")))  # type: ignore[attr-defined]
     assert finding_of(deployment.sweep(), "inner").outcome.result is Result.REFUSED
     assert deployment.cloud.log == []
@@ -223,14 +224,14 @@ def test_a_reminder_keeps_a_notice_from_lapsing():
 def test_a_lowered_mode_neither_mails_nor_writes_about_announced_actions():
     deployment = due("churn")
     deployment.now += 5 * DAY
-    before = deployment.memory("churn")
+    before = deployment.record("churn")
     deployment.sweep(Mode.NOTIFY)
     assert [m for m in deployment.channel.messages if m.audience is Audience.OWNERS] == []
-    after = deployment.memory("churn")
-    assert (after.announced_action, after.act_not_before, after.warned_at) == (
-        before.announced_action,
-        before.act_not_before,
-        before.warned_at,
+    after = deployment.record("churn")
+    assert (after.notice.action, after.notice.not_before, after.notice.warned_at) == (
+        before.notice.action,
+        before.notice.not_before,
+        before.notice.warned_at,
     )
     assert only(deployment.sweep()).step.name is StepName.STOP
 

@@ -19,8 +19,9 @@ from fakes.fake_cloud import FakeResource
 from fakes.fake_deployment import POLICY, FakeDeployment, policy
 from reaper.acting import restore
 from reaper.errors import CloudError, Reason, SettingsError
-from reaper.model import AnnouncedAction, Memory, Mode, Result, StepName
+from reaper.model import AnnouncedAction, Mode, Result, StepName
 from reaper.notices.message import Audience
+from reaper.record import Record
 
 STEPS = ("manifest", "hint", "intent", "permit", "call", "outcome", "mail", "history", "told", "unhint")
 """The eight steps of an action, with the two that have two halves (a mail and its entry in the history; `told` and the hint) in both."""
@@ -72,12 +73,12 @@ class Tripwire:
 
         setattr(of, name, wired)
 
-    def _written(self, id_: str, memory: Memory, *args: Any) -> str:
-        if memory.last_action_told_at:
+    def _written(self, id_: str, record: Record, *args: Any) -> str:
+        if record.act.told_at:
             return "told"
-        if memory.last_action_result:
+        if record.act.result:
             return "outcome"
-        return "intent" if memory.last_action_run else ""
+        return "intent" if record.act.run else ""
 
     def _called(self, call: str, name: str) -> None:
         self._at({"carry": "before", "carried": "after"}.get(call, ""), "call")
@@ -140,12 +141,12 @@ def test_a_killed_action_is_reported_once_and_never_repeated(when: str, step: st
     assert all(("isn't known" if at in NOT_KNOWN else sentence) in text for text in texts)
     assert len(deployment.cloud.log) == (0 if at in NOT_MADE - BEFORE_INTENT else 1)
     assert deployment.ledger.unfinished(TARGET, deployment.now) == []
-    memory = deployment.memory("churn")
-    assert (memory.last_action_result, bool(memory.last_action_told_at)) == (
+    record = deployment.record("churn")
+    assert (record.act.result, bool(record.act.told_at)) == (
         Result.FAILED if at in NOT_KNOWN else Result.DONE,
         True,
     )
-    told_anew = memory.warned_at is not None and memory.last_action_at is not None and memory.warned_at > memory.last_action_at
+    told_anew = record.notice.warned_at is not None and record.act.at is not None and record.notice.warned_at > record.act.at
     assert told_anew is (at in NOT_MADE - BEFORE_INTENT), "its notice is used up, and what still runs is told of anew"
 
 
@@ -177,14 +178,14 @@ def test_the_notice_for_the_rest_counts_only_with_its_mail(when: str, step: str)
     broken(deployment, when, step, Killed())
     deployment.now += timedelta(minutes=16)
     deployment.sweep()
-    at, memory = (when, step), deployment.memory("churn")
+    at, record = (when, step), deployment.record("churn")
     if at in NOT_KNOWN:
-        assert memory.warned_at is None, "what may have been made is no part, and promises no rest"
+        assert record.notice.warned_at is None, "what may have been made is no part, and promises no rest"
         return
-    assert memory.announced_action is AnnouncedAction.STOP
-    assert memory.warned_at is not None
-    assert memory.act_not_before == memory.warned_at + 3 * DAY
-    deployment.now = memory.act_not_before - timedelta(minutes=1)
+    assert record.notice.action is AnnouncedAction.STOP
+    assert record.notice.warned_at is not None
+    assert record.notice.not_before == record.notice.warned_at + 3 * DAY
+    deployment.now = record.notice.not_before - timedelta(minutes=1)
     deployment.sweep()
     assert len(deployment.cloud.log) == 1
     deployment.now += timedelta(minutes=1)
@@ -216,8 +217,8 @@ def test_a_ledger_failure_leaves_nothing_unreported_or_done_twice(trouble: Reaso
     assert len(deployment.cloud.log) == 1, "what was not made comes with the next sweep, under the same notice"
     [text] = about(deployment)
     assert ("was stopped" if action == "stop" else "was deleted") in text
-    memory = deployment.memory("churn")
-    assert (memory.last_action_result, memory.warned_at, bool(memory.last_action_told_at)) == (Result.DONE, None, True)
+    record = deployment.record("churn")
+    assert (record.act.result, record.notice.warned_at, bool(record.act.told_at)) == (Result.DONE, None, True)
     assert deployment.ledger.unfinished(TARGET, deployment.now) == []
     assert restore.restore_resource(deployment.cloud.id("churn"), deployment.restore_context()).error is None
 
@@ -254,10 +255,10 @@ def test_an_old_owners_mail_is_no_notice_for_the_new_owner():
     deployment.channel.send = send  # type: ignore[method-assign]
     [finding] = deployment.sweep().findings
     assert finding.step.name is StepName.NONE, "the mail about what was done comes first"
-    assert deployment.memory("churn").last_action_told_at is not None
+    assert deployment.record("churn").act.told_at is not None
     [finding] = deployment.sweep_after(hours=1).findings
     assert (finding.step.name, finding.outcome.result) == (StepName.WARN, Result.FAILED)
-    assert deployment.memory("churn").warned_at is None
+    assert deployment.record("churn").notice.warned_at is None
 
 
 def test_an_action_is_reported_if_a_snooze_beats_its_close():
@@ -268,11 +269,11 @@ def test_an_action_is_reported_if_a_snooze_beats_its_close():
     def remember(*args: Any, **named: Any) -> bool:
         if not raced:
             raced.append(True)
-            memory = deployment.memory("churn")
+            record = deployment.record("churn")
             real(
                 id_,
-                replace(memory, snoozed_until=deployment.now + DAY, snoozed_at=deployment.now),
-                memory.version,
+                replace(record, snoozed_until=deployment.now + DAY, snoozed_at=deployment.now),
+                record.version,
                 deployment.now,
             )
         return bool(real(*args, **named))
@@ -280,7 +281,7 @@ def test_an_action_is_reported_if_a_snooze_beats_its_close():
     deployment.ledger.remember = remember  # type: ignore[method-assign]
     later(deployment)
     assert len(about(deployment)) == 1
-    assert deployment.memory("churn").last_action_result is Result.FAILED
+    assert deployment.record("churn").act.result is Result.FAILED
 
 
 def test_a_run_in_a_lower_mode_reports_a_part_without_announcing_the_rest():
@@ -290,4 +291,4 @@ def test_a_run_in_a_lower_mode_reports_a_part_without_announcing_the_rest():
     deployment.sweep(Mode.NOTIFY)
     [text] = about(deployment)
     assert ("1 of 2 variants" in text, "The rest" in text) == (True, False)
-    assert deployment.memory("churn").warned_at is None
+    assert deployment.record("churn").notice.warned_at is None

@@ -15,10 +15,11 @@ from fakes.fake_cloud import FakeResource
 from fakes.fake_deployment import POLICY, FakeDeployment, due, only, policy
 from reaper.case import Finding
 from reaper.errors import CloudError, Reason
-from reaper.ledger.update import update_memory
-from reaper.model import AnnouncedAction, Memory, Mode, Result, StepName
+from reaper.ledger.update import update_record
+from reaper.model import AnnouncedAction, Mode, Result, StepName
 from reaper.notices.message import Audience
 from reaper.pending import holds, plan_file
+from reaper.record import Record
 from reaper.settings import Settings
 
 THEN = POLICY.replace("remind_every: 7d", "remind_every: 7d, then: {action: delete, after: 14d}")
@@ -59,13 +60,15 @@ def mails(deployment: FakeDeployment) -> list[str]:
 
 def test_the_mail_about_the_stop_is_the_notice_of_the_delete():
     deployment = stopped()
-    memory = deployment.memory("churn")
-    assert (memory.announced_action, memory.act_not_before) == (AnnouncedAction.DELETE, deployment.now + 14 * DAY)
+    record = deployment.record("churn")
+    assert (record.notice.action, record.notice.not_before) == (AnnouncedAction.DELETE, deployment.now + 14 * DAY)
     assert only(deployment.sweep_after(hours=5)).case.verdict.state == "young"
-    assert deployment.memory("churn").warned_at == memory.warned_at, "what we changed ourselves makes it young and no more"
+    assert deployment.record("churn").notice.warned_at == record.notice.warned_at, (
+        "what we changed ourselves makes it young and no more"
+    )
     deployment.now -= 5 * HOUR
     assert steps(deployment, 14) == [(7, "remind"), (14, "delete")]
-    assert deployment.memory("churn").manifest_address
+    assert deployment.record("churn").act.manifest.address
     assert len(mails(deployment)) == 4, "a notice, two mails about actions and a reminder"
 
 
@@ -96,14 +99,14 @@ def test_after_the_stop_a_new_notice_and_two_weeks_are_needed_once_it_was(what: 
 
 
 def snooze(deployment: FakeDeployment) -> None:
-    memory, id_ = deployment.memory("churn"), deployment.cloud.id("churn")
-    kept = replace(memory, snoozed_until=deployment.now + HOUR, snoozed_at=deployment.now)
-    assert deployment.ledger.remember(id_, kept, memory.version, deployment.now)
+    record, id_ = deployment.record("churn"), deployment.cloud.id("churn")
+    kept = replace(record, snoozed_until=deployment.now + HOUR, snoozed_at=deployment.now)
+    assert deployment.ledger.write_record(id_, kept, record.version, deployment.now)
 
 
 def lose_row(deployment: FakeDeployment) -> None:
     id_ = deployment.cloud.id("churn")
-    assert deployment.ledger.remember(id_, Memory(), deployment.memory("churn").version, deployment.now)
+    assert deployment.ledger.write_record(id_, Record(), deployment.record("churn").version, deployment.now)
 
 
 def scale_out(deployment: FakeDeployment, thing: FakeResource) -> None:
@@ -131,7 +134,7 @@ def test_a_stop_whose_mail_no_channel_accepts_announces_nothing():
     deployment = due(with_then())
     deployment.channel.is_closed = True
     assert only(deployment.sweep()).step.name is StepName.STOP
-    assert deployment.memory("churn").warned_at is None
+    assert deployment.record("churn").notice.warned_at is None
     deployment.now += 3 * DAY
     deployment.channel.is_closed = False
     assert steps(deployment, 20)[-1] == (15, "delete")
@@ -149,7 +152,7 @@ def test_a_late_mail_about_the_stop_comes_before_any_notice(owner: str):
         deployment.sweep_after(days=1)
     sent = [(m.to, "was scaled in" in m.text) for m in deployment.channel.messages if m.audience is Audience.OWNERS]
     assert sent == [("lee@example.com", True), *([(owner, False)] if owner != "lee@example.com" else [])]
-    assert deployment.memory("churn").notified_owner == owner
+    assert deployment.record("churn").notice.to == owner
 
 
 def test_a_late_mail_that_is_always_refused_holds_up_no_notice_for_ever():
@@ -179,7 +182,7 @@ def test_the_mail_about_a_stop_names_no_date_within_a_snooze(name: str, is_late:
     def snooze(*_: Any) -> None:
         at, until = deployment.now, deployment.now + 20 * DAY
         change = partial(replace, snoozed_until=until, snoozed_at=at, snoozed_by="lee")
-        update_memory(deployment.ledger, deployment.cloud.id(name), change, at)
+        update_record(deployment.ledger, deployment.cloud.id(name), change, at)
 
     deployment.channel.is_closed = is_late
     deployment.cloud.fail_on = lambda call, _: snooze() if call == "carried" and not is_late else None
@@ -191,7 +194,7 @@ def test_the_mail_about_a_stop_names_no_date_within_a_snooze(name: str, is_late:
     mail = mails(deployment)[-1]
     assert "was scaled in" in mail
     assert "on or after" not in mail
-    assert deployment.memory("churn").announced_action is None
+    assert deployment.record("churn").notice.action is None
     assert steps(deployment, 40) == [(20, "warn"), (27, "remind"), (34, "delete")]
 
 
@@ -206,10 +209,10 @@ def test_a_mail_that_is_sent_twice_counts_from_its_last_acceptance():
     deployment.channel.on_message = snap
     with pytest.raises(Killed):
         deployment.sweep()
-    assert deployment.memory("churn").warned_at is None
+    assert deployment.record("churn").notice.warned_at is None
     deployment.now += DAY
     deployment.sweep()
-    assert deployment.memory("churn").act_not_before == deployment.now + 14 * DAY
+    assert deployment.record("churn").notice.not_before == deployment.now + 14 * DAY
     assert steps(deployment, 14)[-1] == (14, "delete")
 
 
@@ -227,12 +230,12 @@ def test_a_mail_of_a_run_that_announces_nothing_is_no_notice_of_the_delete():
     deployment.sweep(Mode.NOTIFY)
     assert "was scaled in" in mails(deployment)[-1]
     assert "deleted" not in mails(deployment)[-1]
-    assert deployment.memory("churn").warned_at is None
+    assert deployment.record("churn").notice.warned_at is None
 
 
 def test_a_rule_that_gets_a_then_after_the_stop_announces_the_delete_first():
     deployment = stopped(POLICY)
-    assert deployment.memory("churn").warned_at is None
+    assert deployment.record("churn").notice.warned_at is None
     assert steps(deployment, 3) == [(1, "warn")]
     deployment.policy = policy(THEN)
     assert steps(deployment, 16) == [(1, "warn"), (8, "remind"), (15, "delete")]
@@ -305,7 +308,7 @@ def test_a_variant_left_over_is_stopped_before_anything_is_deleted():
     deployment = due(with_then(variants=3))
     first: Finding = only(deployment.sweep())
     assert first.outcome.part_done == "1 of 3 variants"
-    assert deployment.memory("churn").announced_action is AnnouncedAction.STOP
+    assert deployment.record("churn").notice.action is AnnouncedAction.STOP
     assert steps(deployment, 3) == [(3, "stop")]
     assert steps(deployment, 14)[-1] == (14, "delete")
 

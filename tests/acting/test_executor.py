@@ -54,9 +54,9 @@ def test_the_owner_gets_a_warning_with_the_date_and_then_the_stop(deployment):
 
 def test_a_stop_is_recorded_and_the_next_sweep_leaves_it_alone(deployment):
     due(deployment).sweep()
-    memory = deployment.memory("churn")
-    assert (memory.last_action, memory.last_action_at, memory.warned_at) == (StepName.STOP, deployment.now, None)
-    assert memory.manifest_address in deployment.store.texts
+    record = deployment.record("churn")
+    assert (record.act.action, record.act.at, record.notice.warned_at) == (StepName.STOP, deployment.now, None)
+    assert record.act.manifest.address in deployment.store.texts
     finding = only(deployment.sweep_after(hours=1))
     assert finding.step.name is StepName.NONE
     assert "unchanged since the reaper's action" in finding.step.because
@@ -79,7 +79,7 @@ def test_below_enforce_nothing_is_acted_on_and_nothing_announced(deployment):
     deployment.sweep(Mode.NOTIFY)
     deployment.now += 8 * DAY
     finding = only(deployment.sweep(Mode.NOTIFY))
-    assert (finding.step.name, stopped(deployment), deployment.memory("churn").announced_action) == (StepName.REMIND, False, None)
+    assert (finding.step.name, stopped(deployment), deployment.record("churn").notice.action) == (StepName.REMIND, False, None)
 
 
 def test_notices_that_announced_no_stop_give_no_right_to_it(deployment):
@@ -127,7 +127,7 @@ def test_a_new_owner_gets_a_notice_before_any_action(deployment):
     due(deployment).cloud.things["churn"].tags = {"owner": "sam@example.com"}
     finding = only(deployment.sweep())
     assert (finding.step.name, deployment.cloud.log) == (StepName.WARN, [])
-    assert deployment.memory("churn").notified_owner == "sam@example.com"
+    assert deployment.record("churn").notice.to == "sam@example.com"
     assert only(deployment.sweep_after(days=3)).step.name is StepName.STOP
 
 
@@ -152,7 +152,7 @@ def test_a_denied_action_names_its_permission_and_is_tried_again(deployment):
     report = deployment.sweep()
     assert only(report).outcome.result is Result.FAILED
     assert [c.missing for c in report.coverage if c.kind == "acts"] == ["sagemaker:DeleteEndpoint"]
-    assert deployment.memory("churn").last_action is None
+    assert deployment.record("churn").act.action is None
     deployment.cloud.fail_on = lambda call, name: None
     assert only(deployment.sweep_after(minutes=15)).outcome.result is Result.DONE
 
@@ -261,7 +261,7 @@ def test_an_action_of_a_killed_sweep_is_reported_once_and_not_continued(deployme
     with pytest.raises(Killed):
         deployment.sweep()
     deployment.cloud.fail_on = lambda call, name: None
-    assert deployment.memory("churn").last_action is StepName.STOP
+    assert deployment.record("churn").act.action is StepName.STOP
     deployment.channel.messages.clear()
     report = deployment.sweep_after(minutes=16)
     assert only(report).step.name is StepName.NONE
@@ -301,10 +301,10 @@ def test_office_hours_start_what_they_stopped_without_a_manifest(deployment):
     deployment.policy = policy(POLICY.replace("grace: 3d", "grace: 1h") + hours)
     assert only(deployment.sweep()).step.name is StepName.WARN
     assert only(deployment.sweep_after(hours=2)).outcome.result is Result.DONE
-    stored = deployment.memory("churn").manifest_address
+    stored = deployment.record("churn").act.manifest.address
     finding = only(deployment.sweep_after(days=2))
     assert (finding.step.name, finding.outcome.because) == (StepName.START, "it was started")
-    assert (list(deployment.store.texts), deployment.memory("churn").manifest_address) == ([stored], stored)
+    assert (list(deployment.store.texts), deployment.record("churn").act.manifest.address) == ([stored], stored)
     assert "started" in [entry.what for entry in history_of(deployment.ledger, deployment.cloud.id("churn"))]
     assert only(deployment.sweep_after(minutes=15)).step.name is StepName.NONE
 
@@ -325,7 +325,7 @@ def test_the_grace_begins_when_the_notice_is_accepted(deployment):
 
     deployment.channel.send = slowly  # type: ignore[method-assign]
     deployment.sweep()
-    assert deployment.memory("churn").act_not_before == deployment.memory("churn").warned_at + 3 * DAY  # type: ignore[operator]
+    assert deployment.record("churn").notice.not_before == deployment.record("churn").notice.warned_at + 3 * DAY  # type: ignore[operator]
     deployment.channel.send = send  # type: ignore[method-assign]
     deployment.now = NOW + 3 * DAY
     assert only(deployment.sweep()).step.name is StepName.NONE
@@ -358,14 +358,14 @@ def test_a_resource_gone_at_the_call_is_a_success_without_savings(deployment):
     due(deployment).cloud.before_call = lambda call, name: deployment.cloud.things.pop(name, None) if call == "carry" else None
     finding = only(deployment.sweep())
     assert finding.outcome == Outcome(result=Result.DONE, because="it no longer exists", already_done=True)
-    assert (deployment.cloud.log, deployment.memory("churn").warned_at) == ([], None)
+    assert (deployment.cloud.log, deployment.record("churn").notice.warned_at) == ([], None)
 
 
 def test_a_ledger_of_a_newer_version_is_left_alone_and_the_report_says_so(deployment):
     due(deployment).ledger.write_row("format", {"number": "3"}, deployment.ledger.read_row("format").version)
-    before = deployment.memory("churn")
+    before = deployment.record("churn")
     report = deployment.sweep()
     assert only(report).step.name is StepName.NONE
     assert [c.kind for c in report.coverage if "install a newer version" in str(c.error)] == ["ledger"]
     assert not stopped(deployment)
-    assert deployment.memory("churn") == before
+    assert deployment.record("churn") == before

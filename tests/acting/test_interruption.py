@@ -89,7 +89,7 @@ def test_silence_since_a_put_back_is_too_short_for_a_notice(at):
 def test_an_action_that_took_effect_all_the_same_is_done():
     deployment = interrupted("carried")
     deployment.sweep()
-    assert deployment.memory("churn").last_action_result is Result.DONE
+    assert deployment.record("churn").act.result is Result.DONE
     assert deployment.cloud.put_back == []
     [mail] = mails(deployment)
     assert "deleted" in mail
@@ -112,7 +112,7 @@ def test_a_run_that_a_person_ends_says_what_it_may_have_put_back():
 def test_an_action_that_changed_nothing_is_closed():
     deployment = interrupted("lower")
     deployment.sweep()
-    assert (deployment.cloud.put_back, deployment.memory("churn").last_action_result) == ([], Result.REFUSED)
+    assert (deployment.cloud.put_back, deployment.record("churn").act.result) == ([], Result.REFUSED)
     assert len(mails(deployment)) == 1
 
 
@@ -139,7 +139,7 @@ def test_a_change_of_more_than_a_day_ago_is_left_alone():
     deployment.sweep()
     assert (deployment.cloud.put_back, deployment.cloud.things["churn"].minimum) == ([], 0)
     assert "more than a day ago" in mails(deployment)[0]
-    assert not deployment.memory("churn").last_action_changes
+    assert not deployment.record("churn").act.changes
 
 
 def test_a_put_back_that_fails_is_tried_again_and_blocks_meanwhile():
@@ -170,7 +170,7 @@ def test_a_kind_that_this_version_does_not_know_is_reported(monkeypatch: pytest.
     monkeypatch.setattr(deployment, "open_act", lambda *args: replace(opened(*args), action_functions=unknown))
     report = deployment.sweep()
     assert any("this version can't put back" in (row.error or "") for row in report.coverage)
-    assert deployment.memory("churn").last_action_changes
+    assert deployment.record("churn").act.changes
 
 
 def test_an_interrupted_action_without_its_hint_is_settled_too():
@@ -197,7 +197,7 @@ def test_an_interrupted_action_dated_over_7_days_ahead_is_left_alone():
     deployment = interrupted()
     deployment.now = NOW - 9 * DAY
     deployment.sweep()
-    assert (deployment.cloud.put_back, deployment.memory("churn").last_action_changes) == ([], None)
+    assert (deployment.cloud.put_back, deployment.record("churn").act.changes) == ([], None)
     assert "that date lies ahead, so what it changed stays as it is" in mails(deployment)[0]
 
 
@@ -270,8 +270,8 @@ def test_restore_closes_it_and_keeps_the_time_of_the_call():
     deployment = interrupted()
     result = restore.restore_resource(deployment.cloud.id("churn"), deployment.restore_context())
     assert (result.error, deployment.cloud.things["churn"].minimum) == (None, 2)
-    memory = deployment.memory("churn")
-    assert (memory.last_action, memory.last_action_changes, memory.last_call_at) == (None, None, deployment.now)
+    record = deployment.record("churn")
+    assert (record.act.action, record.act.changes, record.called_at) == (None, None, deployment.now)
     deployment.sweep()
     assert (deployment.cloud.put_back, mails(deployment)) == ([], [])
 
@@ -312,8 +312,8 @@ def test_a_restore_to_run_again_closes_it():
 
     context = replace(deployment.restore_context(), action_functions=lambda name: replace(ACTS, undo=unfinished))
     restore.restore_resource(deployment.cloud.id("churn"), context)
-    memory = deployment.memory("churn")
-    assert (memory.last_action_result, memory.last_action_changes, bool(memory.manifest_address)) == (Result.FAILED, None, True)
+    record = deployment.record("churn")
+    assert (record.act.result, record.act.changes, bool(record.act.manifest.address)) == (Result.FAILED, None, True)
 
 
 def test_an_action_that_fails_halfway_is_put_back_at_once():
@@ -331,14 +331,14 @@ def test_an_action_that_fails_halfway_is_put_back_at_once():
     assert (finding.outcome.result, finding.outcome.begun) == (Result.REFUSED, True)
     assert "its tags changed a moment ago" in (finding.outcome.because or "")
     assert (deployment.cloud.things["churn"].minimum, deployment.cloud.log) == (2, [])
-    assert deployment.memory("churn").last_action_changes is None
+    assert deployment.record("churn").act.changes is None
 
 
 def test_a_start_is_never_blocked():
     deployment = interrupted()
-    memory = deployment.memory("churn")
-    stopped = replace(memory, last_action_result=None)
-    assert stopped.last_action_changes
+    record = deployment.record("churn")
+    stopped = replace(record, last_action_result=None)
+    assert stopped.act.changes
     thing = deployment.cloud.things["churn"]
     thing.running_since, thing.changed = None, deployment.now - 10 * DAY
     deployment.now = deployment.now.replace(hour=8) + DAY

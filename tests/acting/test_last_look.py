@@ -65,7 +65,7 @@ def test_a_change_between_two_reads_ends_the_action(moment: str, change: str):
     happening(deployment, moment, lambda: CHANGES[change](deployment, deployment.cloud.things["churn"]))
     outcome = finding_of(deployment.sweep(), "churn").outcome
     assert (outcome.result, deployment.cloud.log) == (Result.REFUSED, [])
-    assert deployment.memory("churn").last_action is None
+    assert deployment.record("churn").act.action is None
     if moment in {"observe", "record"}:
         assert deployment.store.texts == {}, "the look ends with the resource, before anything is stored or written"
 
@@ -118,9 +118,9 @@ def test_an_action_throttled_twice_waits_for_the_next_run():
             raise CloudError(Reason.THROTTLED, "sagemaker:UpdateEndpoint", "too many")
 
     deployment.cloud.fail_on = throttled
-    before = deployment.memory("churn").warned_at
+    before = deployment.record("churn").notice.warned_at
     assert finding_of(deployment.sweep(), "churn").outcome.result is Result.FAILED
-    assert (tries, deployment.memory("churn").warned_at) == (["churn", "churn"], before)
+    assert (tries, deployment.record("churn").notice.warned_at) == (["churn", "churn"], before)
 
 
 def test_a_throttled_action_is_looked_at_again_before_its_second_try():

@@ -52,7 +52,7 @@ def test_an_action_that_worked_despite_an_error_can_be_undone(action, trouble):
     assert (finding.outcome.result, finding.outcome.begun) == (Result.DONE, True)
     assert "reply was lost" in mails(deployment)[0]
     deployment.cloud.fail_on = lambda call, name: None
-    assert (deployment.memory("churn").last_action, deployment.memory("churn").last_action_result) == (
+    assert (deployment.record("churn").act.action, deployment.record("churn").act.result) == (
         StepName(action),
         Result.DONE,
     )
@@ -66,18 +66,18 @@ def test_a_lost_reply_leaves_the_intent_with_an_unknown_result(trouble):
     failing(deployment, "carry", trouble)
     finding = only(deployment.sweep())
     assert (finding.outcome.result, finding.outcome.begun) == (Result.FAILED, True)
-    memory = deployment.memory("churn")
-    assert (memory.last_action, memory.last_action_result, memory.warned_at) == (StepName.STOP, Result.FAILED, None)
-    assert memory.manifest_address in deployment.store.texts
+    record = deployment.record("churn")
+    assert (record.act.action, record.act.result, record.notice.warned_at) == (StepName.STOP, Result.FAILED, None)
+    assert record.act.manifest.address in deployment.store.texts
 
 
 @pytest.mark.parametrize("trouble", [Reason.REFUSED, Reason.THROTTLED, Reason.DENIED])
 def test_a_refused_call_withdraws_the_intent_and_keeps_the_notice(trouble):
     deployment = due()
-    before = deployment.memory("churn").warned_at
+    before = deployment.record("churn").notice.warned_at
     failing(deployment, "carry", trouble)
     assert only(deployment.sweep()).outcome.begun is False
-    assert (deployment.memory("churn").last_action, deployment.memory("churn").warned_at) == (None, before)
+    assert (deployment.record("churn").act.action, deployment.record("churn").notice.warned_at) == (None, before)
     deployment.cloud.fail_on = lambda call, name: None
     deployment.now += HOUR
     assert only(deployment.sweep()).outcome.result is Result.DONE
@@ -89,7 +89,7 @@ def once(deployment: FakeDeployment, name: str, answer: Callable[[Any], Any]) ->
 
     def lost(*args: Any, **named: Any) -> Any:
         written = real(*args, **named)
-        if name != "remember" or args[1].last_action_run:
+        if name != "remember" or args[1].act.run:
             setattr(deployment.ledger, name, real)
             return answer(written)
         return written
@@ -111,11 +111,11 @@ def unanswered(written: Any) -> Any:
 )
 def test_an_intent_with_a_lost_reply_is_withdrawn_and_retried_later(name, answer):
     deployment = due()
-    before = deployment.memory("churn").warned_at
+    before = deployment.record("churn").notice.warned_at
     once(deployment, name, answer)
     finding = only(deployment.sweep())
     assert (finding.outcome.result, deployment.cloud.log) == (Result.REFUSED, [])
-    assert (deployment.memory("churn").last_action, deployment.memory("churn").warned_at) == (None, before)
+    assert (deployment.record("churn").act.action, deployment.record("churn").notice.warned_at) == (None, before)
     assert deployment.ledger.unfinished(finding.case.resource.target, deployment.now) == []
     deployment.now += HOUR
     assert only(deployment.sweep()).outcome.result is Result.DONE
@@ -127,14 +127,14 @@ def test_no_call_is_made_if_the_lease_cannot_be_prolonged():
     real = deployment.ledger.take_lease
 
     def lease(*args: Any) -> bool:
-        if deployment.memory("churn").last_action_run:
+        if deployment.record("churn").act.run:
             raise CloudError(Reason.UNREACHABLE, "dynamodb:PutItem", "no answer")
         return real(*args)
 
     deployment.ledger.take_lease = lease  # type: ignore[method-assign]
     finding = only(deployment.sweep())
     assert (finding.outcome.result, deployment.cloud.log) == (Result.REFUSED, [])
-    assert deployment.memory("churn").last_action is None
+    assert deployment.record("churn").act.action is None
 
 
 def test_a_failure_before_any_permit_changed_nothing():
@@ -146,4 +146,4 @@ def test_a_failure_before_any_permit_changed_nothing():
     deployment.acts = replace(deployment.acts, perform=carry)
     finding = only(deployment.sweep())
     assert (finding.outcome.result, finding.outcome.begun) == (Result.FAILED, False)
-    assert deployment.memory("churn").last_action is None
+    assert deployment.record("churn").act.action is None

@@ -80,7 +80,7 @@ def test_a_restore_settles_an_action_of_a_lost_ledger(lose: Callable[[FakeDeploy
     assert settle(deployment).undone
     assert failures(deployment) == []
     assert finding_of(deployment.sweep_after(hours=5), "churn").step.name is StepName.WARN
-    assert deployment.memory("churn").lost_manifest is None
+    assert deployment.record("churn").lost_manifest is None
 
 
 @pytest.mark.parametrize(
@@ -211,9 +211,9 @@ def test_a_run_leaves_the_ledger_of_another_deployment_alone():
     deployment.sweep()
     deployment.now += 3 * DAY
     deployment.ledger.deployment = "two"
-    before, sent = deployment.memory("churn"), len(mails(deployment))
+    before, sent = deployment.record("churn"), len(mails(deployment))
     report = deployment.sweep()
     assert "the ledger belongs to the deployment one, and this is two" in " ".join(row.error or "" for row in report.coverage)
-    assert (deployment.cloud.log, deployment.memory("churn"), len(mails(deployment))) == ([], before, sent)
+    assert (deployment.cloud.log, deployment.record("churn"), len(mails(deployment))) == ([], before, sent)
     deployment.ledger.deployment = "one"
     assert finding_of(deployment.sweep(), "churn").step.name is StepName.STOP

@@ -11,8 +11,9 @@ from fakes.builders import DAY
 from fakes.fake_deployment import FakeDeployment, due, finding_of, only
 from reaper.case import Outcome
 from reaper.errors import CloudError, Reason
-from reaper.memory_updates import BegunAction, before_action
-from reaper.model import Result, SideChange, StepName
+from reaper.model import Result, StepName
+from reaper.record import SideChange
+from reaper.record_updates import BegunAction, before_action
 
 
 @pytest.fixture
@@ -33,9 +34,9 @@ def tagged(deployment: FakeDeployment, **tags: str) -> None:
 
 def snooze_by_owner(deployment: FakeDeployment) -> None:
     id_ = deployment.cloud.id("churn")
-    memory = deployment.ledger.recall([id_], deployment.now)[id_]
-    snoozed = replace(memory, snoozed_until=deployment.now + DAY, snoozed_by="lee@example.com")
-    assert deployment.ledger.remember(id_, snoozed, memory.version, deployment.now)
+    record = deployment.ledger.recall([id_], deployment.now)[id_]
+    snoozed = replace(record, snoozed_until=deployment.now + DAY, snoozed_by="lee@example.com")
+    assert deployment.ledger.write_record(id_, snoozed, record.version, deployment.now)
 
 
 def changed(deployment: FakeDeployment) -> None:
@@ -147,11 +148,11 @@ def test_an_interrupted_action_in_its_rows_refuses_another(row):
     deployment.now += 3 * DAY
 
     def interrupted(call: str, name: str) -> None:
-        if (call, name) == ("look", "churn") and deployment.memory(row).last_action is None:
-            memory, change = deployment.memory(row), SideChange(what="minimum", before=2, ours=0)
+        if (call, name) == ("look", "churn") and deployment.record(row).act.action is None:
+            record, change = deployment.record(row), SideChange(what="minimum", before=2, ours=0)
             begun = BegunAction(action=StepName.STOP, run="another", at=deployment.now, changes=(change,))
-            assert deployment.ledger.remember(
-                deployment.cloud.id(row), before_action(memory, begun), memory.version, deployment.now
+            assert deployment.ledger.write_record(
+                deployment.cloud.id(row), before_action(record, begun), record.version, deployment.now
             )
 
     deployment.cloud.before_call = interrupted

@@ -10,11 +10,13 @@ import pytest
 from fakes.builders import DAY, HOUR
 from fakes.fake_cloud import DENIED
 from fakes.fake_deployment import POLICY, FakeDeployment, policy
-from reaper import memory_updates
+from fakes.records import a_record
+from reaper import record_updates
 from reaper.acting import restore
 from reaper.acting.contract import Manifest
 from reaper.errors import CloudError, Reason, SettingsError
-from reaper.model import Memory, Result, StepName
+from reaper.model import Result, StepName
+from reaper.record import Record
 
 
 def stopped(action: str = "stop", names: tuple[str, ...] = ("a", "b")) -> FakeDeployment:
@@ -42,7 +44,7 @@ def test_undoing_a_run_starts_everything_and_requires_new_notices():
     deployment = stopped()
     assert undone(deployment) == {"a": "it runs again", "b": "it runs again"}
     assert all(thing.running_since for thing in deployment.cloud.things.values())
-    assert deployment.memory("a") == Memory(last_call_at=deployment.now, version=deployment.memory("a").version)
+    assert deployment.record("a") == a_record(called_at=deployment.now, version=deployment.record("a").version)
     deployment.now += 2 * DAY
     assert {f.step.name for f in deployment.sweep().findings} == {StepName.WARN}
 
@@ -68,9 +70,9 @@ def test_what_was_refused_or_failed_is_not_undone():
 
     def before_call(call: str, name: str) -> None:
         if call == "record" and name == "kept":
-            memory = deployment.memory(name)
-            deployment.ledger.remember(
-                deployment.cloud.id(name), replace(memory, snoozed_until=deployment.now + DAY), memory.version, deployment.now
+            record = deployment.record(name)
+            deployment.ledger.write_record(
+                deployment.cloud.id(name), replace(record, snoozed_until=deployment.now + DAY), record.version, deployment.now
             )
 
     deployment.cloud.fail_on, deployment.cloud.before_call = fail_on, before_call
@@ -97,9 +99,9 @@ def test_a_later_act_is_not_forgotten_by_undoing_an_earlier_one():
     deployment.sweep()
     deployment.now += 3 * DAY
     deployment.sweep()
-    manifest = deployment.memory("a").manifest_address
+    manifest = deployment.record("a").act.manifest.address
     assert "followed by a later action" in undone(deployment, "run-2")["a"]
-    assert deployment.memory("a").manifest_address == manifest
+    assert deployment.record("a").act.manifest.address == manifest
     assert restore.restore_resource(deployment.cloud.id("a"), deployment.restore_context()).error is None
 
 
@@ -125,7 +127,7 @@ def test_a_manifest_that_cannot_be_read_does_not_stop_the_others():
 
 def test_a_manifest_of_another_resource_is_refused():
     deployment = stopped()
-    address = deployment.memory("b").manifest_address
+    address = deployment.record("b").act.manifest.address
     with pytest.raises(SettingsError, match="is for"):
         restore.restore_resource(deployment.cloud.id("a"), deployment.restore_context(), address)
     assert deployment.cloud.things["b"].running_since is None
@@ -162,13 +164,13 @@ def test_a_half_done_action_is_reported_and_not_repeated():
 
     deployment.cloud.fail_on = fail_on
     deployment.sweep()
-    first = deployment.memory("a").manifest_address
+    first = deployment.record("a").act.manifest.address
     deployment.cloud.fail_on = lambda call, name: None
     deployment.now += 2 * HOUR
     deployment.sweep()
     assert deployment.cloud.log == []
-    assert deployment.memory("a").manifest_address == first
-    assert deployment.memory("a").last_action_result is Result.FAILED
+    assert deployment.record("a").act.manifest.address == first
+    assert deployment.record("a").act.result is Result.FAILED
 
 
 def test_after_a_failure_it_can_be_tried_again():
@@ -195,7 +197,7 @@ def test_after_a_failure_it_can_be_tried_again():
 
 def swapped(deployment: FakeDeployment, name: str = "a") -> None:
     """The stored manifest, replaced by one with other tags."""
-    address = deployment.memory(name).manifest_address or ""
+    address = deployment.record(name).act.manifest.address or ""
     deployment.store.texts[address] = deployment.store.texts[address].replace('"team"', '"crew"')
 
 
@@ -204,7 +206,7 @@ def test_a_swapped_manifest_is_refused_by_restore():
     swapped(deployment)
     with pytest.raises(CloudError, match="isn't as the reaper stored it"):
         restore.restore_resource(deployment.cloud.id("a"), deployment.restore_context())
-    address = deployment.memory("a").manifest_address
+    address = deployment.record("a").act.manifest.address
     with pytest.raises(CloudError, match="isn't as the reaper stored it"):
         restore.restore_resource(deployment.cloud.id("a"), deployment.restore_context(), address, is_trusted=True)
     assert not deployment.cloud.things["a"].running_since
@@ -223,7 +225,7 @@ def test_a_swapped_manifest_is_refused_by_undo():
 def test_a_swapped_manifest_is_refused_however_its_address_is_written(is_trusted):
     deployment = stopped()
     swapped(deployment)
-    address = deployment.memory("a").manifest_address or ""
+    address = deployment.record("a").act.manifest.address or ""
     variant = address.replace("run-2/", "run-2//")
     deployment.store.texts[variant] = deployment.store.texts[address]
     with pytest.raises(CloudError, match="isn't as the reaper stored it"):
@@ -232,10 +234,10 @@ def test_a_swapped_manifest_is_refused_however_its_address_is_written(is_trusted
 
 def test_a_manifest_elsewhere_is_never_used_or_named():
     deployment = stopped(names=("a",))
-    id_, memory = deployment.cloud.id("a"), deployment.memory("a")
-    elsewhere = (memory.manifest_address or "").replace("s3://manifests/", "s3://evil/")
-    deployment.store.texts[elsewhere] = deployment.store.texts[memory.manifest_address or ""]
-    deployment.ledger.remember(id_, replace(memory, manifest_address=elsewhere), memory.version, deployment.now)
+    id_, record = deployment.cloud.id("a"), deployment.record("a")
+    elsewhere = (record.act.manifest.address or "").replace("s3://manifests/", "s3://evil/")
+    deployment.store.texts[elsewhere] = deployment.store.texts[record.act.manifest.address or ""]
+    deployment.ledger.write_record(id_, replace(record, manifest_address=elsewhere), record.version, deployment.now)
     for options in ({}, {"address": elsewhere, "is_trusted": True}):
         with pytest.raises(CloudError, match="isn't in REAPER_MANIFESTS") as raised:
             restore.restore_resource(id_, deployment.restore_context(), **options)
@@ -245,12 +247,12 @@ def test_a_manifest_elsewhere_is_never_used_or_named():
 
 def test_a_manifest_that_the_row_does_not_name_must_be_trusted():
     deployment = stopped(names=("a",))
-    id_, memory = deployment.cloud.id("a"), deployment.memory("a")
-    deployment.ledger.remember(id_, Memory(), memory.version, deployment.now)
+    id_, record = deployment.cloud.id("a"), deployment.record("a")
+    deployment.ledger.write_record(id_, Record(), record.version, deployment.now)
     with pytest.raises(SettingsError, match="--trust-manifest"):
-        restore.restore_resource(id_, deployment.restore_context(), memory.manifest_address)
+        restore.restore_resource(id_, deployment.restore_context(), record.act.manifest.address)
     assert not deployment.cloud.things["a"].running_since
-    assert restore.restore_resource(id_, deployment.restore_context(), memory.manifest_address, is_trusted=True).error is None
+    assert restore.restore_resource(id_, deployment.restore_context(), record.act.manifest.address, is_trusted=True).error is None
     assert deployment.cloud.things["a"].running_since
 
 
@@ -264,10 +266,10 @@ def test_a_manifest_is_shown_before_anything_is_created():
 
 def test_an_unknown_member_of_a_record_stops_the_restore():
     deployment = stopped(names=("a",))
-    id_, memory = deployment.cloud.id("a"), deployment.memory("a")
-    address = memory.manifest_address or ""
+    id_, record = deployment.cloud.id("a"), deployment.record("a")
+    address = record.act.manifest.address or ""
     deployment.store.texts[address] = deployment.store.texts[address].replace('"instance"', '"cosmos": 1, "instance"')
-    deployment.ledger.remember(id_, replace(memory, manifest_sha256=None), memory.version, deployment.now)
+    deployment.ledger.write_record(id_, replace(record, manifest_sha256=None), record.version, deployment.now)
     result = restore.restore_resource(id_, deployment.restore_context(), address, is_trusted=True)
     assert "unknown member cosmos" in str(result.error)
     assert not deployment.cloud.things["a"].running_since
@@ -280,16 +282,16 @@ def acted_on_again(deployment: FakeDeployment, name: str = "a") -> Manifest:
     deployment.sweep()
     deployment.now += 3 * DAY
     deployment.sweep()
-    reference = memory_updates.manifest_reference(deployment.memory(name))
+    reference = record_updates.manifest_reference(deployment.record(name))
     assert reference is not None
     return deployment.archive.read_manifest(reference)
 
 
 def test_a_new_manifest_names_the_one_before_with_its_hash():
     deployment = stopped(names=("a",))
-    before = deployment.memory("a")
+    before = deployment.record("a")
     latest = acted_on_again(deployment)
-    assert latest.undo_state["previous"] == {"address": before.manifest_address, "sha256": before.manifest_sha256}
+    assert latest.undo_state["previous"] == {"address": before.act.manifest.address, "sha256": before.act.manifest.sha256}
     assert latest.undo_state["is_continued"]
 
 
@@ -302,15 +304,15 @@ def test_an_earlier_manifest_elsewhere_or_swapped_is_never_continued():
 
 
 def moved_elsewhere(deployment: FakeDeployment) -> None:
-    memory = deployment.memory("a")
-    deployment.ledger.remember(
-        deployment.cloud.id("a"), replace(memory, manifest_address="s3://evil/x.json"), memory.version, deployment.now
+    record = deployment.record("a")
+    deployment.ledger.write_record(
+        deployment.cloud.id("a"), replace(record, manifest_address="s3://evil/x.json"), record.version, deployment.now
     )
 
 
 def test_undoing_a_deletion_names_the_action_before_it():
     deployment = stopped(names=("a",))
-    first = deployment.memory("a").manifest_address
+    first = deployment.record("a").act.manifest.address
     deployment.policy = policy(POLICY.replace("action: stop", "action: delete"))
     acted_on_again(deployment)
     result = restore.restore_resource(deployment.cloud.id("a"), deployment.restore_context())
@@ -331,19 +333,19 @@ def test_undoing_a_deletion_never_names_a_manifest_elsewhere():
 
 def test_a_swapped_link_of_a_chain_restores_the_rest_and_says_so():
     deployment = stopped(names=("a",))
-    first = deployment.memory("a")
+    first = deployment.record("a")
     latest = acted_on_again(deployment)
     second = replace(latest, undo_state={**latest.undo_state, "part": 2})
     stored = deployment.archive.store_manifest(replace(second, run="run-5"), 9)
-    memory = deployment.memory("a")
-    new = replace(memory, manifest_address=stored.address, manifest_sha256=stored.sha256)
-    deployment.ledger.remember(deployment.cloud.id("a"), new, memory.version, deployment.now)
-    deployment.store.texts[first.manifest_address or ""] += " "
+    record = deployment.record("a")
+    new = replace(record, manifest_address=stored.address, manifest_sha256=stored.sha256)
+    deployment.ledger.write_record(deployment.cloud.id("a"), new, record.version, deployment.now)
+    deployment.store.texts[first.act.manifest.address or ""] += " "
     result = restore.restore_resource(deployment.cloud.id("a"), deployment.restore_context())
     assert result.undone is not None
     assert (result.undone.because, result.undone.run_again) == ("it runs again", True)
     assert "Not restored: what the previous action removed" in result.undone.not_restored[0]
-    assert deployment.memory("a").manifest_address == stored.address
+    assert deployment.record("a").act.manifest.address == stored.address
 
 
 @pytest.mark.parametrize("wanted", ["churn-blue", "blue", "chur…lue", "endpoint/churn-blue"])

@@ -8,13 +8,14 @@ import pytest
 
 from fakes.builders import NOW, TARGET
 from fakes.memory_ledger import InMemoryLedger
-from reaper import memory_updates
+from reaper import record_updates
 from reaper.acting.permit import CallPermit
 from reaper.errors import ActionWithdrawn
 from reaper.ledger.rows import Unfinished
-from reaper.model import ManifestReference, Memory, Resource, StepName
+from reaper.model import Resource, StepName
 from reaper.pending import intents
 from reaper.pending.intents import Intent
+from reaper.record import ManifestReference, Record
 
 RESOURCE = Resource(kind="yard", id="id-1", name="churn", target=TARGET, region="", created=NOW)
 
@@ -22,7 +23,7 @@ RESOURCE = Resource(kind="yard", id="id-1", name="churn", target=TARGET, region=
 def intent_at(ledger: InMemoryLedger, microseconds: int) -> tuple[Intent, bool]:
     """The intent to stop it in run-1, and whether it is in the ledger, from what was there before any of them."""
     now = NOW + timedelta(microseconds=microseconds)
-    before = Memory()
+    before = Record()
     hint = Unfinished(
         target=TARGET,
         id=RESOURCE.id,
@@ -34,14 +35,14 @@ def intent_at(ledger: InMemoryLedger, microseconds: int) -> tuple[Intent, bool]:
         run="run-1",
         at=now,
     )
-    written = memory_updates.before_action(
+    written = record_updates.before_action(
         before,
-        memory_updates.BegunAction(
+        record_updates.BegunAction(
             action=StepName.STOP, run="run-1", at=now, manifest=ManifestReference(address="manifest-1", sha256="f" * 64)
         ),
     )
     ledger.add_unfinished(hint)
-    return Intent(before=before, written=written, hint=hint), ledger.remember(RESOURCE.id, written, before.version, now)
+    return Intent(before=before, written=written, hint=hint), ledger.write_record(RESOURCE.id, written, before.version, now)
 
 
 def permit_of(own_intent: Intent, ledger: InMemoryLedger) -> CallPermit:
@@ -63,8 +64,8 @@ def test_the_slower_twin_leaves_the_intent_of_the_faster_one_alone():
     slower, is_written_twice = intent_at(ledger, 1)
     assert (is_written, is_written_twice) == (True, False)
     intents.take_back_intent(ledger, slower, NOW, gone=False)
-    memory = ledger.recall([RESOURCE.id], NOW)[RESOURCE.id]
-    assert (memory.last_action, memory.last_action_run) == (StepName.STOP, "run-1")
+    record = ledger.recall([RESOURCE.id], NOW)[RESOURCE.id]
+    assert (record.act.action, record.act.run) == (StepName.STOP, "run-1")
     assert [one.id for one in ledger.unfinished(TARGET, NOW)] == [RESOURCE.id]
     permit = permit_of(faster, ledger)
     with permit():
@@ -76,7 +77,7 @@ def test_an_intent_that_led_to_no_call_is_taken_back_with_its_hint():
     ledger = InMemoryLedger()
     own, _ = intent_at(ledger, 0)
     intents.take_back_intent(ledger, own, NOW, gone=False)
-    assert ledger.recall([RESOURCE.id], NOW)[RESOURCE.id].last_action is None
+    assert ledger.recall([RESOURCE.id], NOW)[RESOURCE.id].act.action is None
     assert list(ledger.unfinished(TARGET, NOW)) == []
     with pytest.raises(ActionWithdrawn), permit_of(own, ledger)():
         pass

@@ -1,4 +1,4 @@
-"""Calendars made to exhaust the reaper: each is refused or read within a second or two, in little memory. A process that isn't done is ended."""
+"""Calendars made to exhaust the reaper: each is refused or read within a second or two, in little record. A process that isn't done is ended."""
 
 from __future__ import annotations
 

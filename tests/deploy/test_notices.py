@@ -170,7 +170,7 @@ def test_every_kind_of_snooze_uses_all_that_the_page_may_do(bundle, libraries, s
         [finding] = runtime.invoke({}).answer["findings"]
     [link] = [link_match[0] for call in mails(server) if (link_match := LINK.search(json.dumps(call.params)))]
     path, [token] = urlsplit(link).path, parse_qs(urlsplit(link).query)["t"]
-    row = rows(server)[f"memory#{finding['id']}"]
+    row = rows(server)[f"record#{finding['id']}"]
     keeping = guarded(server, cloudformation, {"SnoozePolicy"})
     started = len(server.calls)
     with Runtime(python(sam.RUNTIME), libraries, bundle, PAGE, environ) as runtime:
@@ -183,8 +183,8 @@ def test_every_kind_of_snooze_uses_all_that_the_page_may_do(bundle, libraries, s
         server.rules.append(on("UpdateItem", lost(), times=1))
         longer, shorter = send("days=7"), send("days=1&shorten=yes")
         disowned, taken_back = send("do=disown"), send("days=3")
-        after = rows(server)[f"memory#{finding['id']}"]
-        forget(server, "state#format", f"memory#{finding['id']}")
+        after = rows(server)[f"record#{finding['id']}"]
+        forget(server, "state#format", f"record#{finding['id']}")
         anew = send("days=2")
     assert (looked, first, again, longer, shorter, disowned, taken_back, anew) == ([200, 200], *([200] * 7))
     assert (keeping.denied, keeping.unused()) == ([], {"logs:CreateLogStream", "logs:PutLogEvents"})

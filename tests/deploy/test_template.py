@@ -17,7 +17,8 @@ from reaper.aws.functions import snooze
 from reaper.aws.stores import dynamodb
 from reaper.ledger.ledger import SNOOZE_FIELDS
 from reaper.ledger.rows import HistoryEntry, columns_of, memory_columns
-from reaper.model import Memory, Mode
+from reaper.model import Mode
+from reaper.record import Record
 from reaper.settings import SETTING_DOCS
 
 ROOT = Path(__file__).parents[2]
@@ -427,20 +428,20 @@ NOTED = ["because", "by", "expires", "id", "pk", "sk", "touched", "what", "when"
 @pytest.mark.parametrize(
     ("operation", "keys", "attributes", "more", "allowed"),
     [
-        pytest.param("UpdateItem", "memory#e", SNOOZED, {}, True, id="a snooze"),
-        pytest.param("UpdateItem", "memory#e", SNOOZED, {"ReturnValues": "NONE"}, True, id="a snooze that wants nothing back"),
-        pytest.param("UpdateItem", "memory#e", SNOOZED, {"ReturnValues": "ALL_OLD"}, False, id="one that reads as well"),
-        pytest.param("UpdateItem", "memory#e", [*SNOOZED, "disowned", "disowned_at"], {}, True, id="a not mine"),
-        pytest.param("UpdateItem", "memory#e", [*SNOOZED, "told"], {}, False, id="who was told"),
+        pytest.param("UpdateItem", "record#e", SNOOZED, {}, True, id="a snooze"),
+        pytest.param("UpdateItem", "record#e", SNOOZED, {"ReturnValues": "NONE"}, True, id="a snooze that wants nothing back"),
+        pytest.param("UpdateItem", "record#e", SNOOZED, {"ReturnValues": "ALL_OLD"}, False, id="one that reads as well"),
+        pytest.param("UpdateItem", "record#e", [*SNOOZED, "disowned", "disowned_at"], {}, True, id="a not mine"),
+        pytest.param("UpdateItem", "record#e", [*SNOOZED, "told"], {}, False, id="who was told"),
         pytest.param("UpdateItem", "visit#v", SNOOZED, {}, False, id="another list behind a link"),
         pytest.param("PutItem", "visit#v", NOTED, {}, False, id="a list behind a link"),
         pytest.param("GetItem", "visit#v", None, {}, True, id="reading what a link opens"),
         pytest.param("BatchGetItem", ["visit#v", "visit#w"], None, {}, False, id="reading what many links open"),
         pytest.param("Query", "visit#v", None, {}, False, id="a query for links"),
         pytest.param("DeleteItem", "visit#v", None, {}, False, id="deleting a link"),
-        pytest.param("UpdateItem", "memory#e", [*SNOOZED, "warned_at"], {}, False, id="when its owner was told"),
-        pytest.param("UpdateItem", "memory#e", [*SNOOZED, "act_result"], {}, False, id="what became of an action"),
-        pytest.param("UpdateItem", "memory#e", None, {}, False, id="an update that names no attribute"),
+        pytest.param("UpdateItem", "record#e", [*SNOOZED, "warned_at"], {}, False, id="when its owner was told"),
+        pytest.param("UpdateItem", "record#e", [*SNOOZED, "act_result"], {}, False, id="what became of an action"),
+        pytest.param("UpdateItem", "record#e", None, {}, False, id="an update that names no attribute"),
         pytest.param("UpdateItem", None, SNOOZED, {}, False, id="an update without a key"),
         pytest.param("UpdateItem", "history#e", SNOOZED, {}, False, id="an update of the history"),
         pytest.param("UpdateItem", "state#hold", SNOOZED, {}, False, id="an update of a hold"),
@@ -450,19 +451,19 @@ NOTED = ["because", "by", "expires", "id", "pk", "sk", "touched", "what", "when"
         pytest.param("PutItem", "history#e", NOTED, {"ReturnValues": "ALL_OLD"}, False, id="an entry that reads as well"),
         pytest.param("PutItem", "history#e", None, {}, False, id="an entry that names no attribute"),
         pytest.param("PutItem", None, NOTED, {}, False, id="an entry without a key"),
-        pytest.param("PutItem", "memory#e", NOTED, {}, False, id="a memory written over"),
+        pytest.param("PutItem", "record#e", NOTED, {}, False, id="a record written over"),
         pytest.param("PutItem", "state#format", NOTED, {}, False, id="another format"),
         pytest.param("PutItem", "open#aws/1/r", NOTED, {}, False, id="an open action"),
-        pytest.param("BatchGetItem", "memory#e", None, {}, True, id="reading a memory"),
-        pytest.param("GetItem", "memory#e", None, {}, True, id="reading it again after a write that was lost"),
+        pytest.param("BatchGetItem", "record#e", None, {}, True, id="reading a memory"),
+        pytest.param("GetItem", "record#e", None, {}, True, id="reading it again after a write that was lost"),
         pytest.param("GetItem", "state#format", None, {}, True, id="reading the format"),
         pytest.param("GetItem", "state#paused", None, {}, False, id="reading the stop switch"),
         pytest.param("GetItem", "history#e", None, {}, False, id="reading the history"),
-        pytest.param("BatchGetItem", ["memory#e", "open#aws/1/r"], None, {}, False, id="reading an open action along with it"),
+        pytest.param("BatchGetItem", ["record#e", "open#aws/1/r"], None, {}, False, id="reading an open action along with it"),
         pytest.param("GetItem", None, None, {}, False, id="reading one without a key"),
         pytest.param("BatchGetItem", None, None, {}, False, id="reading without a key"),
-        pytest.param("DeleteItem", "memory#e", None, {}, False, id="forgetting"),
-        pytest.param("Query", "memory#e", None, {}, False, id="a query"),
+        pytest.param("DeleteItem", "record#e", None, {}, False, id="forgetting"),
+        pytest.param("Query", "record#e", None, {}, False, id="a query"),
         pytest.param("Scan", None, None, {}, False, id="a scan"),
     ],
 )
@@ -479,7 +480,7 @@ def test_the_attributes_a_snooze_may_write_are_its_columns_and_bookkeeping(cloud
         s["Sid"]: s["Condition"].get("ForAllValues:StringEquals", {}) for s in policies.statements(documents) if "Condition" in s
     }
     assert set(granted["Keep"]["dynamodb:Attributes"]) == {
-        *memory_columns(Memory(), SNOOZE_FIELDS),
+        *memory_columns(Record(), SNOOZE_FIELDS),
         *dynamodb.BOOKKEEPING_ATTRIBUTES,
     }
     entry = HistoryEntry(id="e", when=datetime(2026, 11, 21, tzinfo=UTC), what="kept", by="ana", because="demo")

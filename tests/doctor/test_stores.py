@@ -11,12 +11,13 @@ import pytest
 
 from fakes.builders import NOW, TARGET
 from fakes.ledger_places import LedgerLocation
+from fakes.records import a_record
 from reaper import registry
 from reaper.doctor import stores
 from reaper.doctor.check import Check, CheckStatus
 from reaper.doctor.context import DoctorContext
 from reaper.ledger.ledger import Ledger
-from reaper.model import Memory, Mode
+from reaper.model import Mode
 from reaper.settings import Settings
 
 
@@ -31,12 +32,12 @@ def statuses(checks: list[Check]) -> list[CheckStatus]:
 def test_every_sort_of_ledger_is_written_and_read(ledger_location: LedgerLocation, ledger: Ledger):
     if ledger_location.address == "memory:":
         pytest.skip("every mode that writes refuses it")
-    ledger.remember("arn:a", Memory(idle_since=NOW), 0, NOW)
+    ledger.write_record("arn:a", a_record(idle_since=NOW), 0, NOW)
     asked = context(Settings(mode=Mode.ENFORCE, ledger=ledger_location.address), dict(ledger_location.environ))
     for _ in range(2):
         [check] = stores.examine_ledger(asked)
         assert (check.status, "written and read" in check.because) == (CheckStatus.OK, True)
-    assert ledger.recall(["arn:a", "doctor"], NOW) == {"arn:a": Memory(idle_since=NOW, version=1)}
+    assert ledger.recall(["arn:a", "doctor"], NOW) == {"arn:a": a_record(idle_since=NOW, version=1)}
     assert ledger.read_row("doctor").version == 2
     assert ledger.take_lease(replace(TARGET, cloud="doctor", account="doctor", region=None), "another", NOW, timedelta(minutes=1))
 

@@ -17,8 +17,10 @@ from typing import Any
 import pytest
 
 import forks
+from fakes.records import a_record
 from reaper.ledger import opening
-from reaper.model import Memory, StepName
+from reaper.model import StepName
+from reaper.record import Record
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.fault import denied, on
 from reaper_sandbox.aws.records import Variant
@@ -46,16 +48,16 @@ class Desk:
     def _quiet(self, name: str) -> str:
         endpoint = self.account.endpoint(name, variants=(Variant(count=3),))
         self.account.alive(name, "AllTraffic", self.now - 20 * DAY, self.now + DAY)
-        memory = Memory(
+        record = a_record(
             idle_since=self.now - 20 * DAY,
-            last_seen_idle_at=self.now - HOUR,
+            seen_idle_at=self.now - HOUR,
             warned_at=self.now - 4 * DAY,
-            notice_receipt="r",
-            announced_action=StepName.STOP,
-            act_not_before=self.now - DAY,
+            receipt="r",
+            announced=StepName.STOP,
+            not_before=self.now - DAY,
         )
         ledger = opening.open_ledger(f"sqlite://{self.home}/ledger.db", {})
-        assert ledger.remember(endpoint.arn, memory, 0, self.now - HOUR)
+        assert ledger.write_record(endpoint.arn, record, 0, self.now - HOUR)
         ledger.close()
         return endpoint.arn
 
@@ -294,7 +296,7 @@ def test_apply_sends_notices_only_about_its_plan(desk: Desk):
     applied = desk("apply", "plan.json")
     assert (applied.returncode, desk.counts()) == (0, [1, 1, 1]), applied.stdout + applied.stderr
     store = opening.open_ledger(f"sqlite://{desk.home}/ledger.db", {})
-    assert store.recall([late.arn], desk.now).get(late.arn, Memory()).warned_at is None
+    assert store.recall([late.arn], desk.now).get(late.arn, Record()).notice.warned_at is None
     store.close()
 
 
@@ -366,7 +368,7 @@ def test_explain_shows_memory_rules_actions_and_dates(desk: Desk):
         "kind can  stop, possible now",
         "step      stop: ",
         "busy above 0",
-        "memory    notified",
+        "record    notified",
     ):
         assert text in completed.stdout, completed.stdout
 
@@ -382,13 +384,11 @@ def test_an_endpoint_with_a_component_on_it_is_left_alone(desk: Desk):
     host = desk.account.endpoint("host", variants=(Variant(count=1, model=None),), tags={"owner": "ana@example.com"})
     inside = desk.account.component("inside", "host", tags={"owner": "kay@example.com"})
     desk.account.alive("host", "AllTraffic", desk.now - 20 * DAY, desk.now + DAY)
-    memory = Memory(
-        warned_at=desk.now - 4 * DAY, notice_receipt="r", announced_action=StepName.DELETE, act_not_before=desk.now - DAY
-    )
+    record = a_record(warned_at=desk.now - 4 * DAY, receipt="r", announced=StepName.DELETE, not_before=desk.now - DAY)
     ledger = opening.open_ledger(f"sqlite://{desk.home}/ledger.db", {})
     for id_ in (host.arn, inside.arn):
-        row = replace(memory, idle_since=desk.now - 20 * DAY, last_seen_idle_at=desk.now - HOUR)
-        assert ledger.remember(id_, row, 0, desk.now - HOUR)
+        row = replace(record, idle_since=desk.now - 20 * DAY, last_seen_idle_at=desk.now - HOUR)
+        assert ledger.write_record(id_, row, 0, desk.now - HOUR)
     ledger.close()
     (desk.home / "policy.yaml").write_text(
         POLICY.format(most=20, folder=desk.home / "mails").replace("action: stop", "action: delete")

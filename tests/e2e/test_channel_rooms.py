@@ -322,7 +322,7 @@ def test_two_concludes_post_a_notice_and_a_summary_once(posts: Posts):
     reports = [conclude([observed], decided, [], context) for _ in range(2)]
     assert len(posts.got) == 2
     assert [row for made in reports for row in made.coverage if row.kind == "channel slack"] == []
-    assert deployment.memory("churn").warned_at == NOW
+    assert deployment.record("churn").notice.warned_at == NOW
 
 
 def test_a_refused_room_is_one_row_and_hides_no_mail(posts: Posts):
@@ -333,7 +333,7 @@ def test_a_refused_room_is_one_row_and_hides_no_mail(posts: Posts):
     [row] = [row for row in report.coverage if row.kind == "channel slack"]
     assert "answered 404 (no_service); create an incoming webhook" in str(row.error)
     assert len(posts.got) == 1
-    assert deployment.memory("churn").warned_at == NOW
+    assert deployment.record("churn").notice.warned_at == NOW
     assert [secret for secret in SECRETS if secret in repr(report)] == []
 
 
@@ -358,16 +358,16 @@ def test_a_rooms_link_keeps_and_can_do_nothing_else(posts: Posts):
     assert "what was sent to a chat on" in page.body
     assert "jo@example.com" not in page.body
     assert "Not mine" not in page.body
-    assert (send("do=disown").status, deployment.memory("churn").disowned_by) == (400, None)
+    assert (send("do=disown").status, deployment.record("churn").disowned_by) == (400, None)
     assert send("days=7&name=Sam").status == 200
-    week = deployment.memory("churn")
-    assert week.snoozed_by == "Sam (the holder of the link)"
+    week = deployment.record("churn")
+    assert week.by == "Sam (the holder of the link)"
     send("days=1&shorten=yes")
-    assert deployment.memory("churn").snoozed_until == week.snoozed_until
+    assert deployment.record("churn").until == week.until
     owners = replace(week, snoozed_by="jo@example.com")
-    assert deployment.ledger.remember(deployment.cloud.id("churn"), owners, week.version, deployment.now)
+    assert deployment.ledger.write_record(deployment.cloud.id("churn"), owners, week.version, deployment.now)
     send("days=1&shorten=yes")
-    assert deployment.memory("churn").snoozed_until == week.snoozed_until
+    assert deployment.record("churn").until == week.until
 
 
 def test_a_card_without_its_page_in_the_ledger_has_no_link(posts: Posts):

@@ -96,14 +96,14 @@ def test_a_date_ends_when_that_day_is_over_everywhere(desk: Desk):
 
 def test_an_address_is_forgotten_and_each_row_is_printed(desk: Desk):
     ledger = opening.open_ledger(f"sqlite://{desk.home}/ledger.db", {})
-    memory = ledger.recall(desk.ids[:1], desk.now)[desk.ids[0]]
-    ledger.remember(desk.ids[0], replace(memory, notified_owner="jo@example.com"), memory.version, desk.now)
+    record = ledger.recall(desk.ids[:1], desk.now)[desk.ids[0]]
+    ledger.write_record(desk.ids[0], replace(record, notified_owner="jo@example.com"), record.version, desk.now)
     ledger.add_history(HistoryEntry(id=desk.ids[1], when=desk.now, what="kept", by="jo@example.com", because="a demo"))
     completed = desk("forget", "jo@example.com")
     assert completed.returncode == 0, completed.stderr
-    assert completed.stdout.splitlines()[:2] == [f"memory {desk.ids[0]}: told", f"history {desk.ids[1]}: by"]
+    assert completed.stdout.splitlines()[:2] == [f"record {desk.ids[0]}: told", f"history {desk.ids[1]}: by"]
     assert f"2 rows changed in sqlite://{desk.home}/ledger.db." in completed.stdout
-    assert ledger.recall(desk.ids[:1], desk.now)[desk.ids[0]].notified_owner == "(forgotten)"
+    assert ledger.recall(desk.ids[:1], desk.now)[desk.ids[0]].notice.to == "(forgotten)"
     assert "0 rows changed" in desk("forget", "jo@example.com").stdout
     ledger.close()
 

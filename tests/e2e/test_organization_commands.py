@@ -18,8 +18,9 @@ from typing import Any
 import pytest
 
 import forks
+from fakes.records import a_record
 from reaper.ledger import opening
-from reaper.model import Memory, StepName
+from reaper.model import StepName
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.call import Call
 from reaper_sandbox.aws.fault import Fault, denied
@@ -58,17 +59,17 @@ class Company:
         account = Account(self.server, account_id, region)
         endpoint = account.endpoint("quiet", variants=(Variant(count=3),), tags={"owner": "ana@example.com"})
         account.alive("quiet", "AllTraffic", self.now - 20 * DAY, self.now + DAY)
-        memory = Memory(
+        record = a_record(
             idle_since=self.now - 20 * DAY,
-            last_seen_idle_at=self.now - HOUR,
+            seen_idle_at=self.now - HOUR,
             warned_at=self.now - 4 * DAY,
-            notice_receipt="r",
-            notified_owner="ana@example.com",
-            announced_action=StepName.STOP,
-            act_not_before=self.now - DAY,
+            receipt="r",
+            to="ana@example.com",
+            announced=StepName.STOP,
+            not_before=self.now - DAY,
         )
         ledger = opening.open_ledger(f"sqlite://{self.home}/ledger.db", {})
-        assert ledger.remember(endpoint.arn, memory, 0, self.now - HOUR)
+        assert ledger.write_record(endpoint.arn, record, 0, self.now - HOUR)
         ledger.close()
         return endpoint.arn
 

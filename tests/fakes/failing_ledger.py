@@ -8,7 +8,8 @@ from datetime import datetime, timedelta
 from fakes.memory_ledger import InMemoryLedger
 from reaper.errors import CloudError, Reason
 from reaper.ledger.rows import HistoryEntry, NamedRow, Recalled, RunStatistics, Unfinished
-from reaper.model import Memory, Target
+from reaper.model import Target
+from reaper.record import Record
 
 
 class FailingLedger(InMemoryLedger):
@@ -21,17 +22,17 @@ class FailingLedger(InMemoryLedger):
 
     def recall(self, ids: Iterable[str], now: datetime) -> Recalled:
         self.fail_on("recall", "")
-        memories = super().recall(ids, now)
+        recalled = super().recall(ids, now)
         spoilt = {
-            id: CloudError(Reason.UNREADABLE, "ledger", f"{id} cannot be read") for id in memories if id in self.unreadable_ids
+            id: CloudError(Reason.UNREADABLE, "ledger", f"{id} cannot be read") for id in recalled if id in self.unreadable_ids
         }
-        return Recalled({id: memory for id, memory in memories.items() if id not in spoilt}, spoilt)
+        return Recalled({id: record for id, record in recalled.items() if id not in spoilt}, spoilt)
 
     def remember(
-        self, resource_id: str, memory: Memory, expected_version: int, now: datetime, fields: Collection[str] | None = None
+        self, resource_id: str, record: Record, expected_version: int, now: datetime, fields: Collection[str] | None = None
     ) -> bool:
         self.fail_on("remember", resource_id)
-        written = super().remember(resource_id, memory, expected_version, now, fields)
+        written = super().write_record(resource_id, record, expected_version, now, fields)
         self.fail_on("remembered", resource_id)
         return written
 

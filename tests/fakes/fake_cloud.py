@@ -1,4 +1,4 @@
-"""A cloud with one kind of resource in memory, in the shape that both clouds have: used, stopped, started, deleted and restored.
+"""A cloud with one kind of resource in record, in the shape that both clouds have: used, stopped, started, deleted and restored.
 
 It replaces kind, actions and session, so that plan, executor and ledger can be driven through thousands of sweeps. A resource always
 reports its true state; `fail_on` and `before_call` make calls fail or change the cloud in between.
@@ -33,8 +33,9 @@ from reaper.aws.kinds.sagemaker_endpoint.scale_in import EndpointDetails, ScaleI
 from reaper.case import Blocked
 from reaper.errors import CloudError, Reason
 from reaper.kind import ActionSpec, Kind
-from reaper.model import BilledPart, Resource, Role, SideChange, StepName, Target
+from reaper.model import BilledPart, Resource, Role, StepName, Target
 from reaper.observation import IndirectEvidence, Observation, Reading, Series, Window
+from reaper.record import SideChange
 
 KIND = "sagemaker-endpoint"
 STARTABLE = "sagemaker-notebook"

@@ -21,7 +21,7 @@ from reaper.errors import CloudError, Reason
 from reaper.kind import Kind
 from reaper.ledger.lease import RunLeases
 from reaper.ledger.ledger import Ledger
-from reaper.model import Memory, Mode, Run, StepName, Target
+from reaper.model import Mode, Run, StepName, Target
 from reaper.notices.channels.delivery import OpenChannel
 from reaper.notices.context import ConcludeContext
 from reaper.notices.message import Audience, Message
@@ -31,6 +31,7 @@ from reaper.pending.holds import Hold, KindInTarget
 from reaper.pending.plan_file import PlanFile
 from reaper.policy.parse import parse_policy
 from reaper.policy.schema import Policy
+from reaper.record import Record
 from reaper.registry import kind_names
 from reaper.run import HandOver, OpenRun, run_phases, unchanged
 
@@ -160,8 +161,8 @@ class FakeDeployment:
             action_functions=lambda name: ACTS,
         )
 
-    def memory(self, name: str) -> Memory:
-        return self.ledger.recall([self.cloud.id(name)], self.now).get(self.cloud.id(name), Memory())
+    def record(self, name: str) -> Record:
+        return self.ledger.recall([self.cloud.id(name)], self.now).get(self.cloud.id(name), Record())
 
 
 def policy(text: str) -> Policy:

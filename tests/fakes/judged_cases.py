@@ -7,9 +7,10 @@ from typing import Any
 
 from fakes.builders import DAY, NOW, resource, rule
 from reaper.case import Case
-from reaper.model import Confidence, Memory, State, StepName, Verdict
+from reaper.model import Confidence, State, StepName, Verdict
 from reaper.plan import plan_step
 from reaper.planning.valid_notice import without_void_notice
+from reaper.record import Record
 
 WEEK = 7 * DAY
 LOOKBACK = 14 * DAY
@@ -28,11 +29,11 @@ def case(state: State = State.IDLE, idle_for: timedelta | None = 3 * DAY, **fiel
     return Case(resource=thing, rule=rule(**fields), verdict=verdict, blocked=acts)
 
 
-def counted(of: Case, memory: Memory, now: datetime = NOW, host: Memory | None = None, **seen: Any) -> Memory:
-    """What is left of a memory whose notice may be void, in a run that announces."""
-    return without_void_notice(of, memory, now, host, announces=True, **seen)
+def counted(of: Case, record: Record, now: datetime = NOW, host: Memory | None = None, **seen: Any) -> Record:
+    """What is left of a record whose notice may be void, in a run that announces."""
+    return without_void_notice(of, record, now, host, announces=True, **seen)
 
 
-def move(of: Case, memory: Memory | None = None, now: datetime = NOW) -> StepName:
-    step = plan_step(of, memory or Memory(), now)
+def move(of: Case, record: Memory | None = None, now: datetime = NOW) -> StepName:
+    step = plan_step(of, record or Record(), now)
     return step.name

@@ -38,7 +38,7 @@ AWS = {
 }
 
 
-in_memory = pytest.mark.parametrize("ledger_location", ["memory"], indirect=True)
+in_memory = pytest.mark.parametrize("ledger_location", ["record"], indirect=True)
 """For what the ledger itself does: the stores only keep rows, so one of them is enough."""
 
 
@@ -57,17 +57,17 @@ class LedgerLocation:
         return self._opened[-1]
 
     def overwrite(self, id: str, field: str, value: str | int) -> None:
-        """Put `value` where a memory that is there keeps `field`, behind the ledger's back."""
+        """Put `value` where a record that is there keeps `field`, behind the ledger's back."""
         scheme, _, place = self.address.partition(":")
         GARBLE[scheme](self, place.removeprefix("//"), id, field, value)
 
     def copy(self, id: str, others: Sequence[str]) -> None:
-        """What the place holds as the memory of `id` under other ids too, each with its id for a receipt, behind the ledger's back."""
+        """What the place holds as the record of `id` under other ids too, each with its id for a receipt, behind the ledger's back."""
         scheme, _, place = self.address.partition(":")
         COPY[scheme](self, place.removeprefix("//"), id, others)
 
     def stored_columns(self, id: str) -> Mapping[str, Any]:
-        """What the place itself holds as the memory, column by column."""
+        """What the place itself holds as the record, column by column."""
         scheme, _, place = self.address.partition(":")
         return STORED[scheme](self, place.removeprefix("//"), id)
 
@@ -125,7 +125,7 @@ def _garble_sqlite(ledger_location: LedgerLocation, place: str, id: str, field: 
 def _garble_dynamodb(ledger_location: LedgerLocation, place: str, id: str, field: str, value: Any) -> None:
     boto3.client("dynamodb").update_item(
         TableName=place,
-        Key={"pk": {"S": f"memory#{comparable_id(id)}"}, "sk": {"S": "-"}},
+        Key={"pk": {"S": f"record#{comparable_id(id)}"}, "sk": {"S": "-"}},
         UpdateExpression="SET #field = :value",
         ConditionExpression="attribute_exists(pk)",
         ExpressionAttributeNames={"#field": field},
@@ -158,10 +158,10 @@ def _copy_sqlite(ledger_location: LedgerLocation, place: str, id: str, others: S
 
 def _copy_dynamodb(ledger_location: LedgerLocation, place: str, id: str, others: Sequence[str]) -> None:
     client = boto3.client("dynamodb")
-    item = client.get_item(TableName=place, Key={"pk": {"S": f"memory#{comparable_id(id)}"}, "sk": {"S": "-"}})["Item"]
+    item = client.get_item(TableName=place, Key={"pk": {"S": f"record#{comparable_id(id)}"}, "sk": {"S": "-"}})["Item"]
     for start in range(0, len(others), 25):
         copies = [
-            {**item, "pk": {"S": f"memory#{comparable_id(other)}"}, "id": {"S": other}, "receipt": {"S": other}}
+            {**item, "pk": {"S": f"record#{comparable_id(other)}"}, "id": {"S": other}, "receipt": {"S": other}}
             for other in others[start : start + 25]
         ]
         reply = client.batch_write_item(RequestItems={place: [{"PutRequest": {"Item": copy}} for copy in copies]})
@@ -200,7 +200,7 @@ def _stored_sqlite(ledger_location: LedgerLocation, place: str, id: str) -> Mapp
 
 
 def _stored_dynamodb(ledger_location: LedgerLocation, place: str, id: str) -> Mapping[str, Any]:
-    key = {"pk": {"S": f"memory#{comparable_id(id)}"}, "sk": {"S": "-"}}
+    key = {"pk": {"S": f"record#{comparable_id(id)}"}, "sk": {"S": "-"}}
     item = boto3.client("dynamodb").get_item(TableName=place, Key=key)["Item"]
     return {name: next(iter(value.values())) for name, value in item.items()}
 

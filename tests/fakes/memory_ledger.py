@@ -29,6 +29,6 @@ class InMemoryLedger(Ledger):
         return {name: Ledger.read_row(self, name) for name in names}
 
     def memory_key(self, resource_id: str) -> Key:
-        """Where the memory of this resource is."""
+        """Where the record of this resource is."""
         [key] = [key for key in self.memory_store.rows if key.category is Category.MEMORY and key.name == resource_id]
         return key

@@ -11,10 +11,11 @@ from urllib.parse import urlencode
 
 from fakes.builders import DAY, HOUR, NOW
 from fakes.memory_ledger import InMemoryLedger
+from fakes.records import a_record
 from reaper.errors import CloudError, Reason
 from reaper.ledger.ledger import Ledger
 from reaper.ledger.rows import Visit, VisitResource
-from reaper.model import Memory
+from reaper.record import Record
 from reaper.snooze.handler import handle_request
 from reaper.snooze.request import Reply, Request, SnoozeContext
 from reaper.snooze.token import Keys, sign_link
@@ -40,7 +41,7 @@ VISIT = Visit(
     resources=(RESOURCE,),
 )
 TOKEN = sign_link(VISIT.id, VISIT.expires, KEYS)
-WARNED = Memory(idle_since=NOW - 9 * DAY, warned_at=NOW - HOUR, notice_receipt="m-1", notified_owner="jo@example.com")
+WARNED = a_record(idle_since=NOW - 9 * DAY, warned_at=NOW - HOUR, receipt="m-1", to="jo@example.com")
 
 
 def visit_of(count: int) -> Visit:
@@ -60,7 +61,7 @@ def mailed(visit: Visit = VISIT) -> InMemoryLedger:
 def warned(visit: Visit = VISIT) -> InMemoryLedger:
     """A ledger that knows of a mail with one warning about each of its resources."""
     ledger = mailed(visit)
-    assert all(ledger.remember(resource.id, WARNED, 0, NOW) for resource in visit.resources)
+    assert all(ledger.write_record(resource.id, WARNED, 0, NOW) for resource in visit.resources)
     return ledger
 
 
@@ -91,13 +92,13 @@ class ContendedLedger(InMemoryLedger):
         self.times = times
 
     def remember(
-        self, id: str, memory: Memory, expected_version: int, now: datetime, fields: Collection[str] | None = None
+        self, id: str, record: Record, expected_version: int, now: datetime, fields: Collection[str] | None = None
     ) -> bool:
         if self.times:
             self.times -= 1
-            old_memory = self.recall([id], now).get(id, Memory())
-            super().remember(id, replace(old_memory, reminded_at=now), old_memory.version, now)
-        return super().remember(id, memory, expected_version, now, fields)
+            old_memory = self.recall([id], now).get(id, Record())
+            super().write_record(id, replace(old_memory, reminded_at=now), old_memory.version, now)
+        return super().write_record(id, record, expected_version, now, fields)
 
 
 class Page(HTMLParser):
@@ -139,5 +140,5 @@ def send(ledger: Ledger, now: datetime = NOW, keys: Keys = KEYS, rows: Sequence[
     return handle_request(request, desk(ledger, keys, now))
 
 
-def remembered(ledger: Ledger, id: str = ID) -> Memory:
-    return ledger.recall([id], NOW).get(id, Memory())
+def remembered(ledger: Ledger, id: str = ID) -> Record:
+    return ledger.recall([id], NOW).get(id, Record())

@@ -8,10 +8,12 @@ import pytest
 
 from fakes.builders import DAY, HOUR, NOW
 from fakes.ledger_places import ARM, ARN, in_memory
+from fakes.records import a_record
 from reaper.errors import CloudError, Reason
 from reaper.ledger.ledger import SNOOZE_FIELDS
 from reaper.ledger.rows import COLUMNS, memory_from_row
-from reaper.model import AnnouncedAction, Memory, Result, SideChange, StepName
+from reaper.model import AnnouncedAction, Result, StepName
+from reaper.record import Record, SideChange, Snooze
 
 WRITTEN = {
     "idle_since": ("idle_since", NOW - 3 * DAY),
@@ -59,36 +61,36 @@ WRITTEN = {
 
 def test_columns_keep_the_names_under_which_they_are_stored():
     assert {field: column for column, (field, _) in WRITTEN.items()} == COLUMNS
-    assert set(COLUMNS) == {f.name for f in fields(Memory)} - {"version"}
+    assert set(COLUMNS) == {f.name for f in fields(Record)} - {"version"}
 
 
 def test_every_column_is_written_and_read_back(ledger_location):
-    full = Memory(**dict(WRITTEN.values()))
-    assert ledger_location.open_ledger().remember(ARN, full, 0, NOW)
+    full = Record(**dict(WRITTEN.values()))
+    assert ledger_location.open_ledger().write_record(ARN, full, 0, NOW)
     assert ledger_location.open_ledger().recall([ARN], NOW)[ARN] == replace(full, version=1)
 
 
 def test_a_write_keeps_columns_of_a_later_version(ledger_location):
     ledger = ledger_location.open_ledger()
-    ledger.remember(ARN, Memory(warned_at=NOW), 0, NOW)
+    ledger.write_record(ARN, a_record(warned_at=NOW), 0, NOW)
     ledger_location.overwrite(ARN, "from_the_future", "kept")
-    assert ledger.remember(ARN, Memory(notice_receipt="r"), 1, NOW)
+    assert ledger.write_record(ARN, a_record(receipt="r"), 1, NOW)
     assert ledger_location.stored_columns(ARN)["from_the_future"] == "kept"
     assert "warned_at" not in ledger_location.stored_columns(ARN)
 
 
 def test_a_snooze_writes_its_own_columns_and_raises_the_version(ledger):
-    ledger.remember(ARN, Memory(warned_at=NOW, last_action=StepName.STOP), 0, NOW)
-    snoozed = Memory(snoozed_until=NOW + DAY, snoozed_by="jo@example.com")
-    assert ledger.remember(ARN, snoozed, 1, NOW, SNOOZE_FIELDS)
+    ledger.write_record(ARN, a_record(warned_at=NOW, acted=StepName.STOP), 0, NOW)
+    snoozed = Snooze(until=NOW + DAY, by="jo@example.com")
+    assert ledger.write_record(ARN, snoozed, 1, NOW, SNOOZE_FIELDS)
     assert ledger.recall([ARN], NOW)[ARN] == replace(snoozed, warned_at=NOW, last_action=StepName.STOP, version=2)
-    assert not ledger.remember(ARN, Memory(), 1, NOW)
+    assert not ledger.write_record(ARN, Record(), 1, NOW)
 
 
 @in_memory
 def test_a_snooze_creates_a_memory_if_there_is_none(ledger):
-    assert ledger.remember(ARM, Memory(snoozed_until=NOW + DAY, notice_receipt="not its own"), 0, NOW, SNOOZE_FIELDS)
-    assert ledger.recall([ARM], NOW)[ARM] == Memory(snoozed_until=NOW + DAY, version=1)
+    assert ledger.write_record(ARM, a_record(snoozed_until=NOW + DAY, receipt="not its own"), 0, NOW, SNOOZE_FIELDS)
+    assert ledger.recall([ARM], NOW)[ARM] == a_record(snoozed_until=NOW + DAY, version=1)
 
 
 @pytest.mark.parametrize("column", ["snoozed_until", "last_act", "receipt"])

@@ -11,13 +11,14 @@ from fakes.builders import DAY, HOUR, NOW
 from fakes.histories import history_of
 from fakes.in_memory_store import InMemoryStore
 from fakes.ledger_places import ARM, ARN, HERE, THERE, in_memory
+from fakes.records import a_record
 from reaper.errors import CloudError, Reason
 from reaper.ledger import sqlite
 from reaper.ledger.forget import CHANGED, FORGOTTEN, forget_address
 from reaper.ledger.ledger import Ledger, target_text
 from reaper.ledger.rows import HistoryEntry, Unfinished
 from reaper.ledger.store import AtVersion, Category, Having, Row
-from reaper.model import Memory, Pause, StepName
+from reaper.model import Pause, StepName
 from reaper.notices.channels import folder
 from reaper.notices.channels.delivery import ChannelContext
 from reaper.notices.message import Audience, Message
@@ -26,16 +27,16 @@ from reaper.pending.holds import ALL_ACCOUNTS, Release
 from reaper.policy.channel_settings import Folder
 
 JO = "jo@example.com"
-MEMORY = Memory(
+MEMORY = a_record(
     idle_since=NOW - 3 * DAY,
     warned_at=NOW - 2 * DAY,
-    notice_receipt=f"smtp: 250 accepted for <{JO}>",
-    notified_owner=JO,
+    receipt=f"smtp: 250 accepted for <{JO}>",
+    to=JO,
     snoozed_until=NOW + 500 * DAY,
     snoozed_at=NOW,
     snoozed_by=f"Jo Martin ({JO})",
     snooze_reason=f"ask {JO.upper()}, please",
-    last_action=StepName.STOP,
+    acted=StepName.STOP,
     manifest_address="s3://bucket/m.json",
 )
 HINT = Unfinished(
@@ -46,8 +47,8 @@ WARNED = HistoryEntry(id=ARN, when=NOW + HOUR, what="warned", by="receipt-1", be
 
 
 def fill(ledger: Ledger) -> None:
-    ledger.remember(ARN, MEMORY, 0, NOW)
-    ledger.remember(ARM, Memory(notified_owner="mojo@example.com", snooze_reason="jo@example.com.au asked"), 0, NOW)
+    ledger.write_record(ARN, MEMORY, 0, NOW)
+    ledger.write_record(ARM, a_record(to="mojo@example.com", snooze_reason="jo@example.com.au asked"), 0, NOW)
     ledger.add_unfinished(HINT)
     ledger.add_unfinished(replace(HINT, target=THERE, id=ARM, owner="ann@example.com"))
     for entry in (KEPT, WARNED):
@@ -83,11 +84,11 @@ def test_the_address_is_gone_from_the_receipt_of_a_mail_in_a_folder(ledger, tmp_
     channel = folder.Channel(Folder(type="folder", path=str(tmp_path)), ChannelContext(read_secret=str, clock=lambda: NOW))
     receipt = f"folder: {channel.send(Message(audience=Audience.OWNERS, subject='s', text='t', html='', to=address))}"
     assert address in receipt
-    ledger.remember(ARN, replace(MEMORY, notice_receipt=receipt, notified_owner=address), 0, NOW)
+    ledger.write_record(ARN, replace(MEMORY, notice_receipt=receipt, notified_owner=address), 0, NOW)
     ledger.add_history(replace(WARNED, by=receipt))
     assert [row.error for row in forget_address(ledger, address)] == ["", ""]
     forgotten = receipt.replace(address, FORGOTTEN)
-    assert (ledger.recall([ARN], NOW)[ARN].notice_receipt, history_of(ledger, ARN)[0].by) == (forgotten, FORGOTTEN)
+    assert (ledger.recall([ARN], NOW)[ARN].notice.receipt, history_of(ledger, ARN)[0].by) == (forgotten, FORGOTTEN)
 
 
 @in_memory
@@ -95,7 +96,7 @@ def test_the_address_is_gone_from_the_receipt_of_a_mail_in_a_folder(ledger, tmp_
     "other", ["jo@example.com-pany.org", "jo@example.com-1242dd95.emlx.org", "jo@example.com.au", "mojo@example.com"]
 )
 def test_a_longer_address_stays(ledger, other: str):
-    ledger.remember(ARN, Memory(notified_owner=other), 0, NOW)
+    ledger.write_record(ARN, a_record(to=other), 0, NOW)
     assert list(forget_address(ledger, JO)) == []
 
 
@@ -103,8 +104,8 @@ def test_a_longer_address_stays(ledger, other: str):
 def test_everything_else_about_a_resource_stays(ledger):
     fill(ledger)
     list(forget_address(ledger, JO.upper()))
-    memories = ledger.recall([ARN, ARM], NOW)
-    assert memories[ARN] == replace(
+    recalled = ledger.recall([ARN, ARM], NOW)
+    assert recalled[ARN] == replace(
         MEMORY,
         version=2,
         notice_receipt=f"smtp: 250 accepted for <{FORGOTTEN}>",
@@ -112,7 +113,7 @@ def test_everything_else_about_a_resource_stays(ledger):
         snoozed_by=FORGOTTEN,
         snooze_reason=f"ask {FORGOTTEN}, please",
     )
-    assert memories[ARM] == Memory(version=1, notified_owner="mojo@example.com", snooze_reason="jo@example.com.au asked")
+    assert recalled[ARM] == a_record(version=1, to="mojo@example.com", snooze_reason="jo@example.com.au asked")
     assert ledger.unfinished(HERE, NOW) == [replace(HINT, owner=None)]
     assert ledger.unfinished_targets(NOW) == sorted([HERE, THERE], key=str)
     assert history_of(ledger, ARN) == [replace(KEPT, by=FORGOTTEN, because=f"snoozed: {FORGOTTEN} needs it"), WARNED]
@@ -128,7 +129,7 @@ def test_a_snooze_keeps_its_retention(ledger_location):
     list(forget_address(ledger, JO))
     after = dict(ledger_location.stored_columns(ARN)) if ledger_location.address != "memory:" else {}
     assert (after.get("touched"), after.get("expires")) == (before.get("touched"), before.get("expires"))
-    assert ledger.recall([ARN], NOW + 499 * DAY)[ARN].snoozed_until == MEMORY.snoozed_until
+    assert ledger.recall([ARN], NOW + 499 * DAY)[ARN].until == MEMORY.until
 
 
 @pytest.mark.parametrize("sort", [Category.MEMORY, Category.OPEN, Category.STATE])
@@ -136,12 +137,12 @@ def test_a_row_that_changed_since_is_not_overwritten(ledger, sort: Category):
     fill(ledger)
     name = {Category.MEMORY: ARN, Category.OPEN: f"{target_text(HERE)} {ARN}", Category.STATE: "pause"}[sort]
     [row] = [row for row in ledger.store.scan() if row.key.category is sort and row.key.name == name]
-    ledger.remember(ARN, replace(MEMORY, snooze_reason="later"), 1, NOW)
+    ledger.write_record(ARN, replace(MEMORY, snooze_reason="later"), 1, NOW)
     ledger.add_unfinished(replace(HINT, run="another", at=NOW))
     stop_switch.end_pause(ledger, "ann", NOW)
     before = Having(column="at", text=row.texts["at"]) if sort is Category.OPEN else AtVersion(version=int(row.version))
     assert not ledger.store.change(row.key, dict.fromkeys(row.texts), None, before)
-    assert ledger.recall([ARN], NOW)[ARN].snooze_reason == "later"
+    assert ledger.recall([ARN], NOW)[ARN].reason == "later"
     assert [hint.run for hint in ledger.unfinished(HERE, NOW)] == ["another"]
     assert stop_switch.read_pause(ledger, NOW) is None
 

@@ -1,4 +1,4 @@
-"""The rows of a ledger that are no memories: leases, statistics, history, unfinished actions and named rows."""
+"""The rows of a ledger that are no recalled: leases, statistics, history, unfinished actions and named rows."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import pytest
 from fakes.builders import DAY, HOUR, NOW
 from fakes.histories import history_of
 from fakes.ledger_places import ARM, ARN, HERE, THERE, in_memory
+from fakes.records import a_record
 from reaper.ledger.ledger import RETENTION
 from reaper.ledger.rows import HistoryEntry, NamedRow, RunStatistics, Unfinished
-from reaper.model import Memory, StepName
+from reaper.model import StepName
 
 OPEN = Unfinished(
     target=HERE,
@@ -140,7 +141,7 @@ def test_forgetting_removes_only_older_entries(ledger_location, ledger):
     summary = RunStatistics(run="r", target=HERE, kind="k", started=NOW, seen=3, idle=1)
     entry = HistoryEntry(id=ARN, when=NOW, what="warned", by="reaper", because="idle")
     for when in (NOW, NOW + DAY):
-        ledger.remember(ARN if when == NOW else ARM, Memory(notice_receipt="x"), 0, when)
+        ledger.write_record(ARN if when == NOW else ARM, a_record(receipt="x"), 0, when)
         ledger.record_statistics(replace(summary, started=when))
         ledger.add_history(replace(entry, when=when))
     ledger.take_lease(HERE, "dead", NOW - DAY, HOUR)

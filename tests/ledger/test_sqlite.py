@@ -10,9 +10,10 @@ import pytest
 
 from fakes.builders import DAY, NOW
 from fakes.ledger_places import ARM, ARN
+from fakes.records import a_record
 from reaper.errors import CloudError, SettingsError
 from reaper.ledger import opening
-from reaper.model import Memory
+from reaper.record import Record
 
 
 @pytest.fixture
@@ -26,7 +27,7 @@ def opened(file: Path):
 
 def test_the_default_ledger_is_in_the_users_state_directory(tmp_path):
     ledger = opening.open_ledger(None, {"XDG_STATE_HOME": str(tmp_path)})
-    ledger.remember(ARN, Memory(warned_at=NOW), 0, NOW)
+    ledger.write_record(ARN, a_record(warned_at=NOW), 0, NOW)
     ledger.close()
     assert (tmp_path / "ml-idle-reaper" / "ledger.db").is_file()
 
@@ -38,9 +39,9 @@ def test_the_ledgers_folder_is_private_to_its_user(file):
 
 def test_processes_share_one_file_and_each_write_wins_once(file):
     code = (
-        "import sys; from datetime import UTC, datetime; from reaper.ledger import opening; from reaper.model import Memory\n"
+        "import sys; from datetime import UTC, datetime; from reaper.ledger import opening; from reaper.model import Record\n"
         "kept = opening.open_ledger(sys.argv[1], {}); now = datetime(2026, 11, 21, tzinfo=UTC)\n"
-        "print(sum(kept.remember(f'r{n}', Memory(notice_receipt=sys.argv[2]), 0, now) for n in range(50)))"
+        "print(sum(kept.write_record(f'r{n}', a_record(receipt=sys.argv[2]), 0, now) for n in range(50)))"
     )
     command = [sys.executable, "-c", code, f"sqlite://{file}"]
     running = [subprocess.Popen([*command, str(n)], stdout=subprocess.PIPE, text=True) for n in range(4)]
@@ -58,7 +59,7 @@ def test_a_file_in_which_another_process_is_writing_is_opened(file):
     end_of_writing.start()
     ledger = opened(file)
     end_of_writing.join()
-    assert ledger.remember(ARN, Memory(idle_since=NOW), 0, NOW)
+    assert ledger.write_record(ARN, a_record(idle_since=NOW), 0, NOW)
 
 
 def test_a_file_of_a_newer_version_is_refused(file):
@@ -84,14 +85,14 @@ def test_an_audit_without_a_file_reads_nothing_and_creates_none(file, tmp_path):
 @pytest.mark.parametrize("writing", [False, True])
 def test_an_audit_reads_the_file_and_changes_nothing(file, tmp_path, writing):
     other = opened(file)
-    other.remember(ARN, Memory(warned_at=NOW), 0, NOW)
+    other.write_record(ARN, a_record(warned_at=NOW), 0, NOW)
     if not writing:
         other.close()
     before = snapshot(tmp_path)
     ledger = opening.open_ledger(f"sqlite://{file}", {}, read_only=True)
-    assert ledger.recall([ARN], NOW) == {ARN: Memory(warned_at=NOW, version=1)}
+    assert ledger.recall([ARN], NOW) == {ARN: a_record(warned_at=NOW, version=1)}
     with pytest.raises(CloudError, match="sqlite:Write"):
-        ledger.remember(ARN, Memory(), 1, NOW)
+        ledger.write_record(ARN, Record(), 1, NOW)
     ledger.close()
     assert {path: data for path, data in snapshot(tmp_path).items() if not path.endswith("-shm")} == {
         path: data for path, data in before.items() if not path.endswith("-shm")
@@ -135,8 +136,8 @@ def test_a_path_that_cannot_be_written_is_refused(tmp_path):
 
 def test_an_unreadable_memory_is_an_error_and_never_empty(file):
     ledger = opened(file)
-    ledger.remember(ARN, Memory(warned_at=NOW), 0, NOW)
-    ledger.remember(ARM, Memory(warned_at=NOW), 0, NOW)
+    ledger.write_record(ARN, a_record(warned_at=NOW), 0, NOW)
+    ledger.write_record(ARM, a_record(warned_at=NOW), 0, NOW)
     for broken in (
         "not JSON",
         "[]",
@@ -149,10 +150,10 @@ def test_an_unreadable_memory_is_an_error_and_never_empty(file):
         with sqlite3.connect(file) as connection:
             connection.execute("UPDATE rows SET row = ? WHERE name = ?", (broken, ARN))
         connection.close()
-        memories = ledger.recall([ARN, ARM], NOW)
-        assert set(memories) == {ARM}
+        recalled = ledger.recall([ARN, ARM], NOW)
+        assert set(recalled) == {ARM}
         with pytest.raises(CloudError, match="Read"):
-            memories.get(ARN, Memory())
+            recalled.get(ARN, Record())
     ledger.close()
 
 
@@ -164,7 +165,7 @@ def test_a_failing_statement_is_a_cloud_error(file):
     with pytest.raises(CloudError, match="sqlite:Read: no such table"):
         ledger.recall([ARN], NOW)
     with pytest.raises(CloudError, match="sqlite:Write"):
-        ledger.remember(ARN, Memory(), 0, NOW + DAY)
+        ledger.write_record(ARN, Record(), 0, NOW + DAY)
     ledger.close()
 
 

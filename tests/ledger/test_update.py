@@ -10,9 +10,10 @@ import pytest
 from fakes.builders import HOUR, NOW
 from fakes.ledger_places import ARN
 from fakes.memory_ledger import InMemoryLedger
+from fakes.records import a_record
 from reaper.errors import CloudError, Reason
-from reaper.ledger.update import MAX_TRIES, update_memory, update_row, write_until_accepted
-from reaper.model import Memory
+from reaper.ledger.update import MAX_TRIES, update_record, update_row, write_until_accepted
+from reaper.record import Record
 
 
 class BusyLedger(InMemoryLedger):
@@ -26,12 +27,12 @@ class BusyLedger(InMemoryLedger):
         self.reads += 1
         return super().recall(ids, now)
 
-    def remember(self, resource_id, memory, expected_version, now, fields=None):
+    def remember(self, resource_id, record, expected_version, now, fields=None):
         if self.times:
             self.times -= 1
-            stored = InMemoryLedger.recall(self, [resource_id], now).get(resource_id, Memory())
-            super().remember(resource_id, replace(stored, reminded_at=now), stored.version, now)
-        return super().remember(resource_id, memory, expected_version, now, fields)
+            stored = InMemoryLedger.recall(self, [resource_id], now).get(resource_id, Record())
+            super().write_record(resource_id, replace(stored, reminded_at=now), stored.version, now)
+        return super().write_record(resource_id, record, expected_version, now, fields)
 
     def write_row(self, name, values, expected_version):
         if self.times:
@@ -41,42 +42,42 @@ class BusyLedger(InMemoryLedger):
         return super().write_row(name, values, expected_version)
 
 
-def with_receipt(receipt: str) -> Callable[[Memory], Memory]:
-    return lambda memory: replace(memory, notice_receipt=receipt)
+def with_receipt(receipt: str) -> Callable[[Record], Record]:
+    return lambda memory: replace(record, notice_receipt=receipt)
 
 
 @pytest.mark.parametrize("times", [0, 1, MAX_TRIES - 1])
 def test_an_update_keeps_what_other_writers_wrote(times):
     ledger = BusyLedger(times)
-    written = update_memory(ledger, ARN, with_receipt("r-1"), NOW)
+    written = update_record(ledger, ARN, with_receipt("r-1"), NOW)
     stored = ledger.recall([ARN], NOW)[ARN]
-    assert (written.notice_receipt, stored.notice_receipt, stored.version) == ("r-1", "r-1", times + 1)
-    assert stored.reminded_at == (NOW if times else None)
+    assert (written.notice.receipt, stored.notice.receipt, stored.version) == ("r-1", "r-1", times + 1)
+    assert stored.notice.reminded_at == (NOW if times else None)
 
 
 def test_an_update_fails_if_other_writers_always_come_first():
     ledger = BusyLedger(MAX_TRIES)
     with pytest.raises(CloudError, match=f"other writers came first {MAX_TRIES} times") as raised:
-        update_memory(ledger, ARN, with_receipt("r-1"), NOW)
+        update_record(ledger, ARN, with_receipt("r-1"), NOW)
     assert raised.value.reason is Reason.REFUSED
-    assert ledger.recall([ARN], NOW)[ARN].notice_receipt is None
+    assert ledger.recall([ARN], NOW)[ARN].notice.receipt is None
 
 
 def test_an_update_that_changes_nothing_is_not_written():
     ledger = BusyLedger(0)
-    assert update_memory(ledger, ARN, lambda memory: memory, NOW) == Memory()
+    assert update_record(ledger, ARN, lambda memory: record, NOW) == Record()
     assert ledger.recall([ARN], NOW) == {}
 
 
 def test_a_known_memory_saves_the_first_read_only():
     ledger = BusyLedger(0)
-    ledger.remember(ARN, Memory(warned_at=NOW), 0, NOW)
+    ledger.write_record(ARN, a_record(warned_at=NOW), 0, NOW)
     known = ledger.recall([ARN], NOW)[ARN]
     ledger.reads = 0
-    update_memory(ledger, ARN, with_receipt("r-1"), NOW, known)
+    update_record(ledger, ARN, with_receipt("r-1"), NOW, known)
     assert ledger.reads == 0
-    update_memory(ledger, ARN, with_receipt("r-2"), NOW + HOUR, known)
-    assert ledger.reads == 1, "the known memory is outdated by now"
+    update_record(ledger, ARN, with_receipt("r-2"), NOW + HOUR, known)
+    assert ledger.reads == 1, "the known record is outdated by now"
 
 
 def test_a_row_is_replaced_on_whatever_version_is_stored():

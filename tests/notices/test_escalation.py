@@ -23,11 +23,12 @@ from reaper.conclude import conclude
 from reaper.decide import decide
 from reaper.errors import CloudError, Reason
 from reaper.ledger.forget import forget_address
-from reaper.model import Memory, Mode, StepName
+from reaper.model import Mode, StepName
 from reaper.notices.channels.delivery import OpenChannel
 from reaper.notices.message import Audience, Message
 from reaper.observe import observe
 from reaper.pending import holds
+from reaper.record import Record
 from reaper.report import json as report_json
 from reaper.run import run_phases
 from reaper.snooze.links import LinkSigner
@@ -79,8 +80,12 @@ def test_each_addressee_gets_one_mail_after_the_second_reminder():
     assert addressees(deployment) == [LEE, ADMINS]
     sweep_weeks(deployment, 4)
     assert addressees(deployment) == [LEE, ADMINS]
-    memory = deployment.memory("churn")
-    assert (memory.reminders, memory.escalated_at, memory.escalated_to) == (6, NOW + 14 * DAY, f"admins {LEE}")
+    record = deployment.record("churn")
+    assert (record.notice.reminders, record.notice.escalated_at, record.notice.escalated_to) == (
+        6,
+        NOW + 14 * DAY,
+        f"admins {LEE}",
+    )
 
 
 def test_the_mail_says_what_its_reader_needs_and_has_no_owners_link():
@@ -136,9 +141,9 @@ def _protected(deployment: FakeDeployment) -> None:
 
 
 def _write(deployment: FakeDeployment, **fields: Any) -> None:
-    memory = deployment.memory("churn")
-    written = replace(memory, **fields)
-    assert deployment.ledger.remember(deployment.cloud.id("churn"), written, memory.version, deployment.now)
+    record = deployment.record("churn")
+    written = replace(record, **fields)
+    assert deployment.ledger.write_record(deployment.cloud.id("churn"), written, record.version, deployment.now)
 
 
 def _snoozed(deployment: FakeDeployment) -> None:
@@ -168,7 +173,7 @@ def test_what_ends_a_series_begins_the_count_at_zero(end_series, hours):
     deployment = deployed(NOTIFY + ESCALATE + office)
     deployment.cloud.kind_name = STARTABLE
     sweep_weeks(deployment, 2)
-    assert deployment.memory("churn").reminders == 1
+    assert deployment.record("churn").notice.reminders == 1
     end_series(deployment)
     deployment.channel.messages.clear()
     while not addressees(deployment):
@@ -184,7 +189,7 @@ def test_another_series_is_escalated_too():
     sweep_weeks(deployment, 3)
     _used(deployment)
     sweep_weeks(deployment, 1)
-    assert (deployment.memory("churn").escalated_at, deployment.memory("churn").escalated_to) == (None, None)
+    assert (deployment.record("churn").notice.escalated_at, deployment.record("churn").notice.escalated_to) == (None, None)
     sweep_weeks(deployment, 3)
     assert addressees(deployment) == [LEE, ADMINS] * 2
 
@@ -217,7 +222,7 @@ def test_without_any_address_each_report_says_so():
     reports = sweep_weeks(deployment, 3)
     said = "1 escalation not sent to tag:manager, because there is no such tag (first: churn)"
     assert [own_errors(report) for report in reports] == [[], [said], [said]]
-    assert deployment.memory("churn").escalated_at is None
+    assert deployment.record("churn").notice.escalated_at is None
 
 
 def test_a_missing_tag_is_no_failure_if_the_admins_get_it():
@@ -288,10 +293,10 @@ def test_nothing_is_escalated_while_the_reminder_is_refused():
     sweep_weeks(deployment, 2)
     deployment.channel.is_closed = True
     sweep_weeks(deployment, 1)
-    assert deployment.memory("churn").reminders == 1
+    assert deployment.record("churn").notice.reminders == 1
     deployment.channel.is_closed = False
     sweep_weeks(deployment, 1)
-    assert (deployment.memory("churn").reminders, addressees(deployment)) == (2, [LEE, ADMINS])
+    assert (deployment.record("churn").notice.reminders, addressees(deployment)) == (2, [LEE, ADMINS])
 
 
 def test_a_conclude_that_runs_twice_escalates_once():
@@ -305,7 +310,7 @@ def test_a_conclude_that_runs_twice_escalates_once():
         deployment.now += timedelta(minutes=1)
     assert addressees(deployment) == [LEE, ADMINS]
     assert [m.to for m in deployment.channel.messages].count(JO) == 3
-    assert deployment.memory("churn").reminders == 2
+    assert deployment.record("churn").notice.reminders == 2
 
 
 @pytest.mark.parametrize(("call", "count"), [("remember", 1), ("remembered", 2)])
@@ -324,9 +329,9 @@ def test_a_reminder_counts_once_although_its_write_breaks_off(call, count):
     deployment.ledger.fail_on = fail
     conclude([observed], decided, [], opened.conclude)
     deployment.ledger.fail_on = lambda name, _: None
-    assert deployment.memory("churn").reminders == count
+    assert deployment.record("churn").notice.reminders == count
     conclude([observed], decided, [], opened.conclude)
-    assert deployment.memory("churn").reminders == 2
+    assert deployment.record("churn").notice.reminders == 2
 
 
 def test_a_write_that_is_repeated_after_a_lost_reply_counts_once():
@@ -336,7 +341,7 @@ def test_a_write_that_is_repeated_after_a_lost_reply_counts_once():
     remember = ledger.remember
     ledger.remember = lambda *parts, **named: remember(*parts, **named) and False  # type: ignore[method-assign]
     deployment.sweep(Mode.NOTIFY)
-    assert deployment.memory("churn").reminders == 1
+    assert deployment.record("churn").notice.reminders == 1
 
 
 def test_summaries_of_office_hours_do_not_count():
@@ -346,7 +351,7 @@ def test_summaries_of_office_hours_do_not_count():
     steps = []
     for _ in range(29):
         steps.append(only(deployment.sweep(Mode.ANNOUNCE)).step.name)
-        assert (deployment.memory("churn").reminders, addressees(deployment)) == (None, [])
+        assert (deployment.record("churn").notice.reminders, addressees(deployment)) == (None, [])
         deployment.now += DAY
     assert steps.count(StepName.REMIND) >= 3
 
@@ -356,7 +361,7 @@ def test_a_notice_that_announces_more_begins_the_count_at_zero():
     sweep_weeks(deployment, 2)
     deployment.policy = policy(NOTIFY.replace("action: notify", "action: stop").replace("3d", "60d") + ESCALATE)
     sweep_weeks(deployment, 2, Mode.ANNOUNCE)
-    assert (deployment.memory("churn").reminders, addressees(deployment)) == (1, [])
+    assert (deployment.record("churn").notice.reminders, addressees(deployment)) == (1, [])
 
 
 def test_many_resources_of_one_manager_go_into_one_mail_of_thirty():
@@ -397,7 +402,7 @@ def test_a_run_that_may_not_notify_leaves_it_to_the_next(trouble):
     send = deployment.channel.send
     deployment.channel.on_message = lambda m: m.to == JO and setattr(deployment.channel, "is_closed", True)  # type: ignore[func-returns-value]
     sweep_weeks(deployment, 1)
-    assert (deployment.memory("churn").reminders, addressees(deployment)) == (2, [])
+    assert (deployment.record("churn").notice.reminders, addressees(deployment)) == (2, [])
     deployment.channel.on_message, deployment.channel.is_closed = lambda m: None, False
     deployment.now -= 6 * DAY
     opened = deployment.open_run(Mode.NOTIFY)
@@ -473,11 +478,11 @@ def test_forget_removes_an_addressee_from_the_row_and_the_history():
     assert sorted(escalated) == [f"{to}: still idle after 2 reminders to {JO}" for to in ("admins", LEE)]
     assert list(forget_address(deployment.ledger, LEE))
     assert not [row for row in deployment.ledger.store.scan() if LEE in str(row.texts)]
-    assert deployment.memory("churn").escalated_to == "admins (forgotten)"
+    assert deployment.record("churn").notice.escalated_to == "admins (forgotten)"
 
 
-def _without_escalation(memory: Memory) -> Memory:
-    return replace(memory, escalated_at=None, escalated_to=None, notice_receipt=None, version=0)
+def _without_escalation(record: Record) -> Record:
+    return replace(record, escalated_at=None, escalated_to=None, notice_receipt=None, version=0)
 
 
 def _refuse_escalations(message: Message) -> None:
@@ -513,7 +518,7 @@ def test_an_escalation_never_changes_what_is_planned_or_done(events, mode, after
             report = deployment.sweep(mode)
             row = report_json.report_json(report)["findings"][0]
             outcomes.append((row["step"], row["step_because"], row["outcome"], row["next"], row["memory"]))
-            outcomes.append(_without_escalation(deployment.memory("churn")))
+            outcomes.append(_without_escalation(deployment.record("churn")))
     assert seen[0] == seen[1]
     assert pair[0].cloud.log == pair[1].cloud.log
     owners = [[(m.subject, m.text) for m in d.channel.messages if m.to not in {LEE, ADMINS}] for d in pair]

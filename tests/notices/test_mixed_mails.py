@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from fakes.builders import DAY, NOW, resource, rule
+from fakes.records import a_record
 from fakes.sample_findings import finding, occasion, only, report
 from reaper.case import Coverage, Finding, Outcome, Report
-from reaper.model import AnnouncedAction, Memory, Mode, Result, State, Status, StepName
+from reaper.model import AnnouncedAction, Mode, Result, State, Status, StepName
 from reaper.notices import admin_summary, owner_notice
 from reaper.notices.message import MAX_SHORT_SUBJECT
 from reaper.planning import dates
@@ -39,17 +40,17 @@ def _in_hours(name: str, *, force: bool = False, **fields: Any) -> Finding:
 def _subject(*findings: Finding) -> str:
     """Of the one mail about them, to an owner who has known of the office hours for three days."""
     enrolled = {
-        f.case.resource.id: Memory(
+        f.case.resource.id: a_record(
             warned_at=EVENING - 3 * DAY,
-            announced_action=AnnouncedAction.HOURS,
-            enrolment_digest=dates.hours_digest(f.case.rule.hours),
-            notified_owner=f.case.owner.address,
-            notice_receipt="r",
+            announced=AnnouncedAction.HOURS,
+            hours=dates.hours_digest(f.case.rule.hours),
+            to=f.case.owner.address,
+            receipt="r",
         )
         for f in findings
         if f.case.rule.hours and f.step.name is StepName.REMIND
     }
-    return only(owner_notice.owner_notices(findings, occasion(now=EVENING, memories=enrolled))).subject
+    return only(owner_notice.owner_notices(findings, occasion(now=EVENING, recalled=enrolled))).subject
 
 
 def test_a_stop_in_use_is_not_hidden_by_a_past_stop():

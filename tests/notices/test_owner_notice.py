@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from fakes.builders import DAY, NOW, resource, rule
+from fakes.records import a_record
 from fakes.sample_findings import CLIPPED, finding, occasion, only, report
 from reaper.case import Evidence, Finding, Outcome
-from reaper.model import AnnouncedAction, Ceiling, Confidence, Memory, Mode, Result, Role, State, StepName
+from reaper.model import AnnouncedAction, Ceiling, Confidence, Mode, Result, Role, State, StepName
 from reaper.notices import item, owner_notice
 from reaper.notices.admin_summary import admin_summary
 from reaper.notices.forecast import NoticeContext, OpenVisit
@@ -231,7 +232,7 @@ def test_admins_standing_in_are_not_referred_to_themselves():
 )
 def test_the_grace_runs_from_the_first_notice(warned: Any, date_text: str):
     item = finding(move=StepName.REMIND)
-    message = only(owner_notice.owner_notices([item], occasion(memories={item.case.resource.id: Memory(warned_at=warned)})))
+    message = only(owner_notice.owner_notices([item], occasion(recalled={item.case.resource.id: a_record(warned_at=warned)})))
     assert message.text.count(f"It will be scaled in {date_text}") == 2
     page = message.html.partition("</title>")[2]
     assert page.count(f"will be scaled in {date_text}") + page.count(f"will be scaled in</b> {date_text}") == 3
@@ -391,14 +392,14 @@ def busy(now: datetime = EVENING) -> tuple[Finding, NoticeContext]:
         acts={StepName.STOP: None, StepName.START: None},
     )
     item = replace(item, case=replace(item.case, resource=resource(kind="sagemaker-notebook", id="nb", name="nb")))
-    memory = Memory(
+    record = a_record(
         warned_at=now - 3 * DAY,
-        announced_action=AnnouncedAction.HOURS,
-        enrolment_digest=dates.hours_digest(HOURS),
-        notified_owner=item.case.owner.address,
-        notice_receipt="r",
+        announced=AnnouncedAction.HOURS,
+        hours=dates.hours_digest(HOURS),
+        to=item.case.owner.address,
+        receipt="r",
     )
-    return item, occasion(now=now, memories={"nb": memory})
+    return item, occasion(now=now, recalled={"nb": record})
 
 
 def test_a_stop_of_something_in_use_is_the_headline_of_its_notice():
@@ -418,7 +419,7 @@ def test_a_stop_of_something_in_use_is_promised_for_the_same_day_only():
 def test_a_first_mail_about_office_hours_says_that_they_are_new():
     finding, when = busy()
     message = only(
-        owner_notice.owner_notices([replace(finding, step=replace(finding.step, name=StepName.WARN))], replace(when, memories={}))
+        owner_notice.owner_notices([replace(finding, step=replace(finding.step, name=StepName.WARN))], replace(when, recalled={}))
     )
     assert message.subject == "1 ML resource will be stopped outside office hours from Sat 21 Nov: nb"
 

@@ -13,10 +13,11 @@ from fakes.builders import DAY, HOUR, NOW
 from fakes.failing_ledger import FailingLedger
 from fakes.fake_deployment import FakeDeployment, finding_of
 from fakes.judged_cases import case
-from reaper import idle_period, memory_updates
+from fakes.records import a_record
+from reaper import idle_period, record_updates
 from reaper.errors import CloudError, Reason
 from reaper.handover import Decided, Observed, dump, load_decided, load_observed
-from reaper.model import Memory, Mode, State, StepName
+from reaper.model import Mode, State, StepName
 
 
 def wrongly_warned(owner: str = "jo@example.com") -> FakeDeployment:
@@ -38,13 +39,13 @@ SUBJECT = "Correction: churn was used on Sat 21 Nov 2026, 07:00 UTC; that notice
 
 def test_a_wrong_notice_is_void_and_its_addressee_is_told_once():
     deployment = wrongly_warned()
-    assert deployment.memory("churn").warned_at == NOW
+    assert deployment.record("churn").notice.warned_at == NOW
     for _ in range(3):
         deployment.sweep()
         deployment.now += HOUR
-    memory = deployment.memory("churn")
+    record = deployment.record("churn")
     assert corrections(deployment) == [("jo@example.com", SUBJECT)]
-    assert (memory.warned_at, memory.wrong_hour, memory.wrong_notice_to) == (None, None, None)
+    assert (record.notice.warned_at, record.correction.hour, record.correction.to) == (None, None, None)
     [text] = [m.text for m in deployment.channel.messages if m.subject == SUBJECT]
     assert "used on Sat 21 Nov 2026, 07:00 UTC. The notice of Sat 21 Nov 2026, 10:17 UTC no longer counts." in text
 
@@ -55,7 +56,7 @@ def test_a_wrong_notice_is_taken_back_although_it_is_idle_by_now():
     finding = finding_of(deployment.sweep(), "churn")
     assert (finding.case.verdict.state, finding.step.name) == (State.IDLE, StepName.WARN)
     assert corrections(deployment) == [("jo@example.com", SUBJECT)]
-    assert deployment.memory("churn").warned_at == deployment.now, "the date counts from the new notice"
+    assert deployment.record("churn").notice.warned_at == deployment.now, "the date counts from the new notice"
     deployment.now += DAY
     assert finding_of(deployment.sweep(), "churn").step.name is StepName.NONE
     assert (corrections(deployment), deployment.cloud.log) == ([("jo@example.com", SUBJECT)], [])
@@ -87,7 +88,7 @@ def test_use_that_the_notice_did_not_deny_is_no_error():
     deployment.cloud.things["churn"].uses.append(NOW - 2 * DAY - HOUR)
     deployment.now += HOUR
     deployment.sweep()
-    assert (corrections(deployment), deployment.memory("churn").warned_at) == ([], NOW)
+    assert (corrections(deployment), deployment.record("churn").notice.warned_at) == ([], NOW)
 
 
 def test_an_incomplete_look_proves_no_notice_wrong():
@@ -107,7 +108,7 @@ def test_use_that_arrives_after_the_notice_has_lapsed_is_told_too():
     deployment.cloud.things["churn"].uses.append(NOW + HOUR)
     deployment.now += 2 * HOUR
     deployment.sweep()
-    assert (deployment.memory("churn").warned_at, corrections(deployment)) == (None, [])
+    assert (deployment.record("churn").notice.warned_at, corrections(deployment)) == (None, [])
     deployment.cloud.things["churn"].uses.append(NOW - 3 * HOUR)
     deployment.now += HOUR
     deployment.sweep()
@@ -158,7 +159,7 @@ def test_a_dead_channel_loses_no_correction():
     deployment = wrongly_warned()
     deployment.channel.is_closed = True
     deployment.sweep()
-    assert deployment.memory("churn").warned_at is None, "void at once"
+    assert deployment.record("churn").notice.warned_at is None, "void at once"
     deployment.now += HOUR
     deployment.sweep()
     deployment.channel.is_closed = False
@@ -213,7 +214,7 @@ def test_without_an_owner_the_fallback_gets_the_correction():
 def test_an_audit_takes_nothing_back():
     deployment = wrongly_warned()
     deployment.sweep(Mode.AUDIT)
-    assert (corrections(deployment), deployment.memory("churn").warned_at) == ([], NOW)
+    assert (corrections(deployment), deployment.record("churn").notice.warned_at) == ([], NOW)
 
 
 def test_a_due_action_is_refused_if_the_re_check_proves_the_notice_wrong():
@@ -259,12 +260,12 @@ def test_exactly_use_within_the_claimed_time_proves_it_wrong(bits: int, since: i
     start = NOW - 200 * HOUR
     claimed = min(start + since * HOUR + timedelta(minutes=minutes), NOW)
     until = min(claimed + length * HOUR, NOW)
-    memory = Memory(warned_at=until, claimed_since=claimed, claimed_until=until, claimed_to="jo@example.com")
+    record = a_record(warned_at=until, claimed_since=claimed, claimed_until=until, claimed_to="jo@example.com")
     busy = replace(case(State.ACTIVE), busy_from=start, busy_hours=bits)
     busy = replace(busy, resource=replace(busy.resource, created=start))
     wrong = [start + i * HOUR for i in range(200) if bits >> i & 1]
     wrong = [hour for hour in wrong if claimed <= hour and hour + HOUR <= until]
-    assert idle_period.wrong_hour(busy, memory) == (wrong[-1] if wrong else None)
-    judged = memory_updates.after_judging(busy, memory, NOW + HOUR)
-    assert (judged.wrong_hour, judged.wrong_notice_to) == ((wrong[-1], "jo@example.com") if wrong else (None, None))
+    assert idle_period.wrong_hour(busy, record) == (wrong[-1] if wrong else None)
+    judged = record_updates.after_judging(busy, record, NOW + HOUR)
+    assert (judged.correction.hour, judged.correction.to) == ((wrong[-1], "jo@example.com") if wrong else (None, None))
     assert idle_period.without_wrong_notice(busy, judged, NOW + HOUR) == judged, "once"

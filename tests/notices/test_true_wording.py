@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from fakes.builders import DAY, HOUR, NOW, resource, rule
+from fakes.records import a_record
 from fakes.sample_findings import finding, occasion, only, report
 from reaper import text
 from reaper.case import Coverage, Finding, Outcome, Step
 from reaper.cli import sample
-from reaper.model import HoldReason, Memory, Mode, Result, State, Status, StepName, Target
+from reaper.model import HoldReason, Mode, Result, State, Status, StepName, Target
 from reaper.notices import owner_notice
 from reaper.notices.admin_summary import admin_summary, compose_summary
 from reaper.notices.message import MAX_SUBJECT, Message
@@ -77,8 +78,8 @@ def test_a_summary_comes_as_often_as_its_rule_says(every: timedelta, promised: s
     fields = {"rule": rule(hours=BERLIN, remind_every=every), "acts": BOTH}
     assert promised in owner_mail(finding("nb", **fields)).text
     item = finding("nb", move=StepName.REMIND, **fields)
-    known = {item.case.resource.id: Memory(warned_at=NOW - every, enrolment_digest="x", act_not_before=NOW - every)}
-    letter = owner_notice._letter([item], True, occasion(memories=known))
+    known = {item.case.resource.id: a_record(warned_at=NOW - every, hours="x", not_before=NOW - every)}
+    letter = owner_notice._letter([item], True, occasion(recalled=known))
     assert owner_notice._hours_headline(letter) == f"{named}: office hours apply to 1 ML resource"
 
 

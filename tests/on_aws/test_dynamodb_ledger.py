@@ -8,14 +8,16 @@ import pytest
 from fakes import ledger_places
 from fakes.builders import DAY, HOUR, NOW
 from fakes.ledger_places import ARN, HERE, LedgerLocation
+from fakes.records import a_record
 from reaper.aws.session import CloudSession
 from reaper.aws.stores.dynamodb import MAX_EMPTY_ROUNDS, DynamoStore
 from reaper.errors import CloudError, Reason, SettingsError
 from reaper.ledger import opening
 from reaper.ledger.ledger import RETENTION, Ledger
 from reaper.ledger.rows import HistoryEntry
-from reaper.model import UNTIL_RESUMED, Memory, Target
+from reaper.model import UNTIL_RESUMED, Target
 from reaper.pending import holds, stop_switch
+from reaper.record import Record, Snooze
 from reaper_sandbox.aws import fault, reply
 from reaper_sandbox.aws.call import Call
 from reaper_sandbox.aws.server import Server
@@ -64,10 +66,10 @@ def test_unprocessed_keys_are_read_again(ledger_location, server):
     ledger = patient(ledger_location, waited)
     ids = [f"{ARN}-{n}" for n in range(130)]
     for id in ids:
-        ledger.remember(id, Memory(notice_receipt=id), 0, NOW)
+        ledger.write_record(id, a_record(receipt=id), 0, NOW)
     server.rules.append(unprocessed(100, 3))
-    memories = ledger.recall(ids, NOW)
-    assert {id: memory.notice_receipt for id, memory in memories.items()} == {id: id for id in ids}
+    recalled = ledger.recall(ids, NOW)
+    assert {id: record.notice.receipt for id, record in recalled.items()} == {id: id for id in ids}
     assert len(waited) == 3
     assert sorted(waited) == waited
 
@@ -85,13 +87,13 @@ def test_a_permit_takes_one_request_for_the_switch_and_all_records(ledger_locati
     ledger = ledger_location.open_ledger()
     ledger.write_row("pause", {"state": "on"}, 0)
     ids = [f"{ARN}-{n}" for n in range(20)]
-    ledger.remember(ids[0], Memory(notice_receipt="r"), 0, NOW)
+    ledger.write_record(ids[0], a_record(receipt="r"), 0, NOW)
     server.calls.clear()
-    memories, row = ledger.recall_with_row(ids, "pause", NOW)
+    recalled, row = ledger.recall_with_row(ids, "pause", NOW)
     assert [(call.operation, next(iter(call.params["RequestItems"].values()))["ConsistentRead"]) for call in server.calls] == [
         ("BatchGetItem", True)
     ]
-    assert (list(memories), dict(row.values), row.version) == (ids[:1], {"state": "on"}, 1)
+    assert (list(recalled), dict(row.values), row.version) == (ids[:1], {"state": "on"}, 1)
 
 
 def test_the_hold_rows_of_fifty_accounts_take_one_request(ledger_location, server):
@@ -132,7 +134,7 @@ def test_a_write_with_a_lost_reply_counts_as_ours(ledger_location, server, monke
 
     with ledger_places.cut(server.url, first) as url:
         monkeypatch.setenv("AWS_ENDPOINT_URL", url)
-        assert ledger_location.open_ledger().remember(ARN, Memory(warned_at=NOW), 0, NOW)
+        assert ledger_location.open_ledger().write_record(ARN, a_record(warned_at=NOW), 0, NOW)
         assert len(lost) >= 2
         lost.clear()
         assert ledger_location.open_ledger().take_lease(HERE, "one", NOW, HOUR)
@@ -151,7 +153,7 @@ def test_a_denied_call_names_the_permission(ledger_location, server):
 def test_a_denied_write_is_an_error_and_not_a_lost_race(ledger_location, server):
     server.rules += [fault.on("PutItem", fault.denied()), fault.on("UpdateItem", fault.denied())]
     with pytest.raises(CloudError, match="dynamodb:UpdateItem"):
-        ledger_location.open_ledger().remember(ARN, Memory(), 0, NOW)
+        ledger_location.open_ledger().write_record(ARN, Record(), 0, NOW)
     with pytest.raises(CloudError, match="dynamodb:PutItem"):
         ledger_location.open_ledger().take_lease(HERE, "one", NOW, HOUR)
 
@@ -171,7 +173,7 @@ def test_a_table_address_without_a_region_is_refused(monkeypatch):
 
 def test_forgetting_is_left_to_the_time_to_live(ledger_location, server):
     ledger = ledger_location.open_ledger()
-    ledger.remember(ARN, Memory(), 0, NOW)
+    ledger.write_record(ARN, Record(), 0, NOW)
     server.calls.clear()
     assert ledger.forget_before(NOW + 2 * RETENTION) == 0
     assert server.calls == []
@@ -179,6 +181,6 @@ def test_forgetting_is_left_to_the_time_to_live(ledger_location, server):
 
 def test_the_time_to_live_counts_from_the_last_write_or_snooze(ledger_location):
     ledger = ledger_location.open_ledger()
-    ledger.remember(ARN, Memory(snoozed_until=NOW + DAY), 0, NOW)
+    ledger.write_record(ARN, Snooze(until=NOW + DAY), 0, NOW)
     [item] = boto3.client("dynamodb").scan(TableName=ledger_location.address.removeprefix("dynamodb://"))["Items"]
     assert item["expires"] == {"N": str(int((NOW + DAY + RETENTION).timestamp()))}

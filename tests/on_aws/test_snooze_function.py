@@ -13,11 +13,12 @@ import boto3
 import pytest
 
 from fakes.histories import history_of
+from fakes.records import a_record
 from reaper.aws.functions import snooze
 from reaper.ledger import opening
 from reaper.ledger.ledger import Ledger
 from reaper.ledger.rows import Visit, VisitResource
-from reaper.model import Memory
+from reaper.record import Record
 from reaper.snooze.pages import snooze_end
 from reaper.snooze.token import Keys, sign_link
 from reaper_sandbox.aws.fault import denied, on
@@ -113,7 +114,7 @@ def store(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ledger]:
     snooze._snooze_handler.cache_clear()
     ledger = opening.open_ledger("dynamodb://reaper-ledger", {})
     ledger.add_visit(VISIT)
-    ledger.remember(ID, Memory(idle_since=NOW - timedelta(days=9), warned_at=NOW), 0, NOW)
+    ledger.write_record(ID, a_record(idle_since=NOW - timedelta(days=9), warned_at=NOW), 0, NOW)
     server.calls.clear()
     yield ledger
     snooze._snooze_handler.cache_clear()
@@ -146,7 +147,7 @@ def form(**fields: str) -> bytes:
     return urlencode({"t": token(), "r": "1", "days": "7", "reason": "", "name": ""} | fields).encode()
 
 
-def remembered(store: Ledger) -> Memory:
+def remembered(store: Ledger) -> Record:
     return store.recall([ID], datetime.now(UTC))[ID]
 
 
@@ -166,20 +167,20 @@ def test_a_get_through_the_url_shows_the_page_and_writes_nothing(store: Ledger, 
 def test_a_post_through_the_url_snoozes_the_resource(store: Ledger, encoded: bool):
     before = datetime.now(UTC)
     reply = call(event("POST", body=form(reason="für Ōsaka"), encoded=encoded))
-    memory = remembered(store)
+    record = remembered(store)
     assert reply["statusCode"] == 200
-    assert memory.snoozed_until in {snooze_end(before, 7), snooze_end(datetime.now(UTC), 7)}
-    assert (memory.snooze_reason, memory.warned_at) == ("für Ōsaka", NOW)
+    assert record.until in {snooze_end(before, 7), snooze_end(datetime.now(UTC), 7)}
+    assert (record.reason, record.notice.warned_at) == ("für Ōsaka", NOW)
     assert [entry.what for entry in history_of(store, ID)] == ["kept"]
 
 
 def test_two_concurrent_snoozes_keep_the_longer_one(store: Ledger):
     with ThreadPoolExecutor(4) as pool:
         replies = list(pool.map(call, [event("POST", body=form(days=days)) for days in ("1", "2", "3", "4")]))
-    memory = remembered(store)
+    record = remembered(store)
     assert [reply["statusCode"] for reply in replies] == [200] * 4
-    assert memory.snoozed_until in {snooze_end(NOW, 4), snooze_end(datetime.now(UTC), 4)}
-    assert (memory.version, memory.warned_at) == (1 + len(history_of(store, ID)), NOW)
+    assert record.until in {snooze_end(NOW, 4), snooze_end(datetime.now(UTC), 4)}
+    assert (record.version, record.notice.warned_at) == (1 + len(history_of(store, ID)), NOW)
 
 
 def test_the_snooze_function_calls_only_what_its_role_grants(store: Ledger, server: Server):
@@ -231,7 +232,7 @@ def test_a_denied_table_gives_503_and_offers_the_tag(store: Ledger, server: Serv
     reply = call(event("POST", body=form()))
     assert (reply["statusCode"], "reaper:keep-until=" in reply["body"]) == (503, True)
     server.rules.clear()
-    assert remembered(store).snoozed_until is None
+    assert remembered(store).until is None
 
 
 def test_the_log_names_the_event_and_no_token(store: Ledger, caplog: pytest.LogCaptureFixture):

@@ -1,4 +1,4 @@
-"""A deployment in mode enforce over one subscription of the sandbox: whole runs, with a ledger, a channel and a store in memory."""
+"""A deployment in mode enforce over one subscription of the sandbox: whole runs, with a ledger, a channel and a store in record."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ from reaper.azure.session import CloudSession
 from reaper.case import Finding, Report
 from reaper.decide import DecideContext
 from reaper.ledger.lease import RunLeases
-from reaper.model import Memory, Mode, Run, Target
+from reaper.model import Mode, Run, Target
 from reaper.notices.channels.delivery import OpenChannel
 from reaper.notices.context import ConcludeContext
 from reaper.notices.message import Audience
 from reaper.observe import ObserveContext
 from reaper.policy.parse import parse_policy
 from reaper.policy.schema import Policy
+from reaper.record import Record
 from reaper.run import OpenRun, run_phases
 from reaper_sandbox.azure import signals
 from reaper_sandbox.azure.request import Request
@@ -123,8 +124,8 @@ class Enforcement:
         self.server.now = self.server.world.now + timedelta(**time)
         self.server.world.operations.settle(self.server.world.now)
 
-    def memory(self, thing: Thing) -> Memory:
-        return self.ledger.recall([thing.id], self.server.world.now).get(thing.id, Memory())
+    def record(self, thing: Thing) -> Record:
+        return self.ledger.recall([thing.id], self.server.world.now).get(thing.id, Record())
 
     def mails(self) -> list[str]:
         """The texts of the mails to owners."""

@@ -11,7 +11,7 @@ import pytest
 
 from fakes.memory_ledger import InMemoryLedger
 from on_azure.conftest import DEPLOYMENT, NOW
-from reaper import memory_updates, registry
+from reaper import record_updates, registry
 from reaper.acting.contract import (
     NOTHING_EARLIER,
     ActionFunctions,
@@ -29,9 +29,10 @@ from reaper.azure.session import CloudSession
 from reaper.case import Blocked
 from reaper.errors import ActionWithdrawn, CloudError
 from reaper.ledger.rows import Unfinished
-from reaper.memory_updates import BegunAction
-from reaper.model import Memory, Resource, StepName
+from reaper.model import Resource, StepName
 from reaper.pending.intents import Intent
+from reaper.record import Record
+from reaper.record_updates import BegunAction
 from reaper_sandbox.azure.server import Server
 
 
@@ -70,7 +71,7 @@ class PreparedAction:
         return registry.action_functions(self.resource.kind)
 
     @property
-    def written(self) -> Memory:
+    def written(self) -> Record:
         """The row with its intent."""
         begun = BegunAction(
             action=self.manifest.action,
@@ -79,12 +80,12 @@ class PreparedAction:
             created=self.resource.created,
             changes=self.functions.side_changes(self.manifest),
         )
-        return memory_updates.before_action(Memory(), begun)
+        return record_updates.before_action(Record(), begun)
 
     def permit(self) -> CallPermit:
         """The real permit, over a ledger in which nothing happens."""
         ledger, one, manifest = InMemoryLedger(), self.resource, self.manifest
-        ledger.remember(one.id, self.written, 0, NOW)
+        ledger.write_record(one.id, self.written, 0, NOW)
         hint = Unfinished(
             target=one.target,
             id=one.id,
@@ -96,7 +97,7 @@ class PreparedAction:
             run=manifest.run,
             at=NOW,
         )
-        own_intent = Intent(before=Memory(), written=self.written, hint=hint)
+        own_intent = Intent(before=Record(), written=self.written, hint=hint)
         return CallPermit(
             resource=one,
             own_intent=own_intent,

@@ -61,8 +61,8 @@ def test_traffic_taken_by_a_run_that_crashed_is_put_back(doomed: Scene):
     [finding] = doomed.one.sweep().findings
     assert (finding.step.name, "an action on it was interrupted" in finding.step.because) == ("none", True)
     assert (methods(doomed), share(doomed), is_there(doomed)) == (["PUT", "PUT"], 100, True)
-    memory = doomed.one.memory(doomed.thing)
-    assert (memory.last_action_result, memory.last_action_changes) == (Result.REFUSED, None)
+    record = doomed.one.record(doomed.thing)
+    assert (record.act.result, record.act.changes) == (Result.REFUSED, None)
     [mail] = doomed.one.mails()
     assert "its traffic was at 0%, and setting it back to 100% has begun" in mail
 
@@ -149,8 +149,8 @@ def test_a_crash_after_the_delete_is_closed_as_done(doomed: Scene, server: Serve
     doomed.one.ledger.fail_on = lambda call, name: None
     doomed.one.later(hours=1)
     doomed.one.sweep()
-    memory = doomed.one.memory(doomed.thing)
-    assert (methods(doomed), is_there(doomed), memory.last_action_result) == (["PUT", "DELETE"], False, Result.DONE)
+    record = doomed.one.record(doomed.thing)
+    assert (methods(doomed), is_there(doomed), record.act.result) == (["PUT", "DELETE"], False, Result.DONE)
     assert len(doomed.one.mails()) == 1
 
 
@@ -160,8 +160,8 @@ def paused(scene: Scene) -> None:
 
 def snoozed(scene: Scene) -> None:
     ledger, now = scene.one.ledger, scene.one.server.world.now
-    memory = scene.one.memory(scene.thing)
-    ledger.remember(scene.thing.id, replace(memory, snoozed_until=now + timedelta(days=3)), memory.version, now)
+    record = scene.one.record(scene.thing)
+    ledger.write_record(scene.thing.id, replace(record, snoozed_until=now + timedelta(days=3)), record.version, now)
 
 
 def used(scene: Scene) -> None:
@@ -190,7 +190,7 @@ def test_what_happens_in_the_wait_puts_the_traffic_back(doomed: Scene, happens: 
     assert f"it was begun, then interrupted: {because}" in (finding.outcome.because or "")
     assert "setting it back to 100% has begun" in (finding.outcome.because or "")
     assert (methods(doomed), share(doomed), is_there(doomed)) == (["PUT", "PUT"], 100, True)
-    assert doomed.one.memory(doomed.thing).last_action_changes is None
+    assert doomed.one.record(doomed.thing).act.changes is None
 
 
 def test_a_change_between_two_requests_after_the_wait_ends_the_delete(doomed: Scene, server: Server):
@@ -310,4 +310,4 @@ def test_a_keep_tag_while_throttled_wins(server: Server, vision: Workspace):
     server.rules.append(guard)
     [finding] = scene.one.sweep().findings
     assert (finding.outcome.result, len(server.mutations)) == (Result.REFUSED, 1)
-    assert scene.one.memory(scene.thing).last_action is None
+    assert scene.one.record(scene.thing).act.action is None

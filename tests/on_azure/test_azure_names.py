@@ -25,7 +25,7 @@ def settled(server: Server) -> None:
 def test_a_subscriptions_name_is_in_every_report_row(server: Server, run_sweep: Sweep, subscriptions: tuple[str, ...]):
     settled(server)
     report = run_sweep(subscriptions=subscriptions).swept
-    rows = [json.finding_json(finding) for finding in report.findings]
+    rows = [json.finding_json(finding, report.run.finished_at) for finding in report.findings]
     both = {(SUB, "Machine learning"), (OTHER, "Planning")}
     assert {(row["account"], row["account_name"]) for row in rows} == both
     assert len({row["kind"] for row in rows}) == 2
@@ -45,7 +45,7 @@ def test_an_unreadable_subscription_name_is_no_failure(server: Server, run_sweep
     server.rules.append(changed(server, f"/subscriptions/{SUB}", lambda body: body.update(displayName=name)))
     report = run_sweep(subscriptions=(SUB,)).swept
     assert {(c.status, c.account_name) for c in report.coverage} == {(Status.OK, None)}
-    assert {json.finding_json(f)["account_name"] for f in report.findings} == {None}
+    assert {json.finding_json(f, report.run.finished_at)["account_name"] for f in report.findings} == {None}
 
 
 def test_a_renamed_subscription_is_the_same_target():

@@ -78,10 +78,10 @@ def test_a_post_keeps_the_resource(store: Ledger):
     body = urlencode({"t": token(), "r": 1, "days": "7", "reason": "für Ōsaka"}).encode()
     before = datetime.now(UTC)
     reply = call(request("POST", body=body, **{"Content-Type": "application/x-www-form-urlencoded"}))
-    memory = store.recall([ID], NOW)[ID]
+    record = store.recall([ID], NOW)[ID]
     assert reply.status_code == 200
-    assert memory.snoozed_until in {snooze_end(before, 7), snooze_end(datetime.now(UTC), 7)}
-    assert memory.snooze_reason == "für Ōsaka"
+    assert record.until in {snooze_end(before, 7), snooze_end(datetime.now(UTC), 7)}
+    assert record.reason == "für Ōsaka"
 
 
 def test_head_has_the_headers_and_no_page(store: Ledger):

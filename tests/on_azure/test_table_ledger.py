@@ -8,11 +8,12 @@ import azurite
 from fakes import ledger_places
 from fakes.builders import HOUR, NOW
 from fakes.ledger_places import ARM, ARN, HERE, LedgerLocation
+from fakes.records import a_record
 from reaper.azure.stores.tables import MAX_KEY_CHARS, decode_key, encode_key, entity_key
 from reaper.errors import CloudError, Reason, SettingsError
 from reaper.ledger import opening
 from reaper.ledger.ledger import memory_key
-from reaper.model import Memory
+from reaper.record import Record
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +42,7 @@ def opened(ledger_location: LedgerLocation, connection_string: str):
 
 @pytest.mark.parametrize("lost", ["POST", "PUT"])
 def test_a_write_whose_reply_got_lost_is_known_as_our_own(ledger_location, connection_string, lost):
-    version = 0 if lost == "POST" else int(ledger_location.open_ledger().remember(ARM, Memory(), 0, NOW))
+    version = 0 if lost == "POST" else int(ledger_location.open_ledger().write_record(ARM, Record(), 0, NOW))
     if version:
         ledger_location.open_ledger().take_lease(HERE, "dead", NOW - 2 * HOUR, HOUR)
     endpoint = connection_string.partition("TableEndpoint=")[2].partition("/devstore")[0]
@@ -53,13 +54,13 @@ def test_a_write_whose_reply_got_lost_is_known_as_our_own(ledger_location, conne
 
     with ledger_places.cut(endpoint, first) as url:
         ledger = opened(ledger_location, connection_string.replace(endpoint, url))
-        assert ledger.remember(ARM, Memory(warned_at=NOW), version, NOW)
+        assert ledger.write_record(ARM, a_record(warned_at=NOW), version, NOW)
         assert calls
         calls.clear()
         assert ledger.take_lease(HERE, "one", NOW, HOUR)
         assert calls
         ledger.close()
-    assert ledger_location.open_ledger().recall([ARM], NOW)[ARM] == Memory(warned_at=NOW, version=version + 1)
+    assert ledger_location.open_ledger().recall([ARM], NOW)[ARM] == a_record(warned_at=NOW, version=version + 1)
 
 
 def test_a_missing_table_is_a_matter_of_settings_and_not_a_blank(connection_string):
@@ -67,7 +68,7 @@ def test_a_missing_table_is_a_matter_of_settings_and_not_a_blank(connection_stri
     for attempt in (
         lambda: missing.recall([ARM], NOW),
         lambda: missing.recall([f"{ARM}-{n}" for n in range(50)], NOW),
-        lambda: missing.remember(ARM, Memory(), 0, NOW),
+        lambda: missing.write_record(ARM, Record(), 0, NOW),
         lambda: missing.take_lease(HERE, "one", NOW, HOUR),
     ):
         with pytest.raises(SettingsError, match="nothere: no such table"):
@@ -87,7 +88,7 @@ def test_a_wrong_key_is_a_denied_call_that_names_the_permission(ledger_location,
 def test_what_is_old_is_looked_for_once_a_day(ledger_location):
     ledger = ledger_location.open_ledger()
     for n, when in enumerate([NOW, NOW + HOUR, NOW + 30 * HOUR]):
-        ledger.remember(f"{ARM}-{n}", Memory(), 0, when)
+        ledger.write_record(f"{ARM}-{n}", Record(), 0, when)
     assert ledger.forget_before(NOW + HOUR) == 1
     assert ledger_location.open_ledger().forget_before(NOW + 2 * HOUR) == 0
     assert set(ledger.recall([f"{ARM}-{n}" for n in range(3)], NOW + 30 * HOUR)) == {f"{ARM}-1", f"{ARM}-2"}
@@ -98,13 +99,13 @@ def test_what_is_old_is_looked_for_once_a_day(ledger_location):
 def test_a_day_far_ahead_does_not_keep_it_from_being_looked_for(ledger_location):
     ledger = ledger_location.open_ledger()
     ledger.forget_before(NOW + 9000 * HOUR)
-    ledger.remember(ARM, Memory(), 0, NOW)
+    ledger.write_record(ARM, Record(), 0, NOW)
     assert ledger.forget_before(NOW + HOUR) == 1
 
 
 def test_a_memory_that_is_too_large_is_an_error_and_not_a_lost_race(ledger_location):
     with pytest.raises(CloudError, match="entities/write"):
-        ledger_location.open_ledger().remember(ARM, Memory(manifest_address="ä" * 40_000), 0, NOW)
+        ledger_location.open_ledger().write_record(ARM, a_record(manifest_address="ä" * 40_000), 0, NOW)
 
 
 def test_a_connection_string_that_cannot_be_read_is_refused():
@@ -127,9 +128,9 @@ def test_a_connection_string_of_another_account_is_not_used(address, host):
 
 
 def test_the_memories_of_a_subscription_lie_together():
-    assert partition_key(ARM) == partition_key(ARM.upper().replace("/E/", "/other/")) == "memory=200f0f"
-    assert partition_key(ARN) == "memory=20123456789012=20us-east-1"
-    assert {partition_key(id) for id in ("/", "/providers/x", "plain", "a:b")} == {"memory=20other"}
+    assert partition_key(ARM) == partition_key(ARM.upper().replace("/E/", "/other/")) == "record=200f0f"
+    assert partition_key(ARN) == "record=20123456789012=20us-east-1"
+    assert {partition_key(id) for id in ("/", "/providers/x", "plain", "a:b")} == {"record=20other"}
 
 
 @pytest.mark.parametrize("id", [ARM, ARN, "/", "a" * 5000, "/ä" * 900, "".join(map(chr, range(1, 300))), "\U0001f600" * 300])
@@ -141,7 +142,7 @@ def test_keys_hold_only_what_table_storage_allows(id):
         assert not set(key) & set("/\\#?%")
 
 
-@pytest.mark.parametrize("text", [ARM, ARN, "aws/123456789012/us-east-1", "azure/0f0f/-", "memory a|b=c", "ä/ö=2F", ""])
+@pytest.mark.parametrize("text", [ARM, ARN, "aws/123456789012/us-east-1", "azure/0f0f/-", "record a|b=c", "ä/ö=2F", ""])
 def test_a_key_that_was_not_shortened_is_read_back(text):
     assert decode_key(encode_key(text)) == text
 

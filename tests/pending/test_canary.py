@@ -33,9 +33,9 @@ def owner_mails(deployment: FakeDeployment) -> str:
 def test_what_is_left_out_gets_a_notice_without_a_date(deployment: FakeDeployment, mode: Mode):
     report = deployment.sweep(mode)
     assert [f.step.name for f in report.findings] == [StepName.WARN, StepName.WARN]
-    inside, outside = (deployment.memory(name) for name in ("inside", "outside"))
-    assert (inside.announced_action, inside.act_not_before is None) == ("stop", False)
-    assert (outside.announced_action, outside.act_not_before, outside.warned_at) == (None, None, NOW)
+    inside, outside = (deployment.record(name) for name in ("inside", "outside"))
+    assert (inside.notice.action, inside.notice.not_before is None) == ("stop", False)
+    assert (outside.notice.action, outside.notice.not_before, outside.notice.warned_at) == (None, None, NOW)
     assert owner_mails(deployment).count("It won't be stopped automatically.") == 1
     assert "not in enforce_only, so notices only" in finding_of(report, "outside").step.because
 
@@ -92,7 +92,7 @@ def test_a_notice_of_what_was_left_out_voids_its_announcement():
     deployment.sweep()
     deployment.policy = policy(CANARY)
     assert only(deployment.sweep_after(days=7)).step.name is StepName.WARN
-    assert deployment.memory("churn").announced_action is None
+    assert deployment.record("churn").notice.action is None
     deployment.policy = policy(POLICY)
     assert only(deployment.sweep_after(hours=1)).step.name is StepName.WARN
     assert not stopped(deployment)

@@ -10,10 +10,11 @@ import pytest
 from fakes.builders import DAY, HOUR, TARGET
 from fakes.failing_ledger import FailingLedger
 from fakes.fake_deployment import FakeDeployment, only, stopped
-from reaper import memory_updates
+from reaper import record_updates
 from reaper.errors import CloudError, Reason
-from reaper.model import ManifestReference, Memory, Mode, Result, Status, StepName
+from reaper.model import Mode, Result, Status, StepName
 from reaper.notices.message import Audience
+from reaper.record import ManifestReference
 
 ELSEWHERE = ["eu-west-1"]
 LEFT = replace(TARGET, region="us-east-1")
@@ -63,23 +64,23 @@ def test_an_open_action_is_closed_and_told_as_unknown(deployment: FakeDeployment
     deployment.sweep()
     deployment.now += 3 * DAY
     case = only(deployment.sweep(Mode.AUDIT)).case
-    memory = deployment.memory("churn")
-    intent = memory_updates.before_action(
-        memory,
-        memory_updates.BegunAction(
+    record = deployment.record("churn")
+    intent = record_updates.before_action(
+        record,
+        record_updates.BegunAction(
             action=StepName.STOP,
             run="run-0",
             at=deployment.now,
             manifest=ManifestReference(address="s3://manifests/m", sha256="f" * 64),
         ),
     )
-    assert deployment.ledger.remember(case.resource.id, intent, memory.version, deployment.now)
+    assert deployment.ledger.write_record(case.resource.id, intent, record.version, deployment.now)
     deployment.ledger.add_unfinished(_hint(deployment, case.resource.id))
     deployment.channel.messages.clear()
     report = sweep_elsewhere(deployment, hours=6)
     [row] = [row for row in report.coverage if row.kind == "acts"]
     assert (row.status, f"`reaper restore {case.resource.id}`" in str(row.error)) == (Status.FAILED, True)
-    assert deployment.memory("churn").last_action_result is Result.FAILED
+    assert deployment.record("churn").act.result is Result.FAILED
     [mail] = [m.text for m in deployment.channel.messages if m.audience is Audience.OWNERS]
     assert "It isn't known whether the action was carried out" in mail
     sweep_elsewhere(deployment, hours=6)
@@ -153,11 +154,11 @@ def test_its_notices_lapse_and_count_no_more_if_it_returns(deployment: FakeDeplo
 
 def test_its_snoozes_and_manifests_stay(deployment: FakeDeployment):
     stopped_untold(deployment)
-    id_, memory = deployment.cloud.id("churn"), deployment.memory("churn")
-    snoozed = replace(memory, snoozed_until=deployment.now + 60 * DAY, snoozed_by="ann@example.com")
-    assert deployment.ledger.remember(id_, snoozed, memory.version, deployment.now)
+    id_, record = deployment.cloud.id("churn"), deployment.record("churn")
+    snoozed = replace(record, snoozed_until=deployment.now + 60 * DAY, snoozed_by="ann@example.com")
+    assert deployment.ledger.write_record(id_, snoozed, record.version, deployment.now)
     for _ in range(10):
         sweep_elsewhere(deployment, days=3)
-    kept: Memory = deployment.memory("churn")
-    assert (kept.snoozed_until, kept.manifest_address) == (snoozed.snoozed_until, memory.manifest_address)
-    assert kept.manifest_address in deployment.store.texts
+    kept: Memory = deployment.record("churn")
+    assert (kept.until, kept.act.manifest.address) == (snoozed.until, record.act.manifest.address)
+    assert kept.act.manifest.address in deployment.store.texts

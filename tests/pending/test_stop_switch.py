@@ -56,8 +56,8 @@ def test_a_pause_is_read_back_from_every_ledger(ledger):
 
 def test_every_ledger_reads_memories_and_the_switch_together(ledger):
     stop_switch.set_pause(ledger, Pause(by="jo"), NOW)
-    memories, row = ledger.recall_with_row(["arn:aws:sagemaker:us-east-1:1:endpoint/a"], PAUSE_ROW, NOW)
-    assert (memories, row) == ({}, NamedRow(values={"state": "on", "by": "jo", "at": row.values["at"]}, version=1))
+    recalled, row = ledger.recall_with_row(["arn:aws:sagemaker:us-east-1:1:endpoint/a"], PAUSE_ROW, NOW)
+    assert (recalled, row) == ({}, NamedRow(values={"state": "on", "by": "jo", "at": row.values["at"]}, version=1))
     assert ledger.recall_with_row([], "never written", NOW) == ({}, NamedRow())
 
 
@@ -87,7 +87,7 @@ def test_nothing_is_acted_on_while_the_switch_is_on(deployment):
     outcome = only(deployment.sweep()).outcome
     assert (outcome.result, deployment.cloud.log) == (Result.REFUSED, [])
     assert outcome.because == "the stop switch is on until 2026-11-24 12:17 UTC, set by lee"
-    assert deployment.memory("churn").last_action is None
+    assert deployment.record("churn").act.action is None
     assert only(deployment.sweep_after(hours=2)).outcome.result is Result.DONE
 
 
@@ -101,7 +101,7 @@ def test_after_resume_the_next_sweep_acts(deployment):
 def test_notices_go_on_while_the_switch_is_on(deployment):
     pause(deployment)
     assert only(deployment.sweep()).outcome.result is Result.DONE
-    assert deployment.memory("churn").warned_at == NOW
+    assert deployment.record("churn").notice.warned_at == NOW
 
 
 def test_an_unreadable_switch_stops_every_action(deployment):
@@ -128,13 +128,17 @@ def before_call_of(deployment: FakeDeployment, number: int) -> None:
 
 
 def test_a_pause_right_before_the_first_call_takes_back_the_intent(deployment):
-    before = due(deployment).memory("churn")
+    before = due(deployment).record("churn")
     before_call_of(deployment, 1)
     outcome = only(deployment.sweep()).outcome
     assert (outcome.result, deployment.cloud.log) == (Result.REFUSED, [])
     assert "the stop switch is on" in (outcome.because or "")
-    after = deployment.memory("churn")
-    assert (after.last_action, after.warned_at, after.act_not_before) == (None, before.warned_at, before.act_not_before)
+    after = deployment.record("churn")
+    assert (after.act.action, after.notice.warned_at, after.notice.not_before) == (
+        None,
+        before.notice.warned_at,
+        before.notice.not_before,
+    )
     assert deployment.ledger.unfinished(TARGET, deployment.now) == []
     resume(deployment)
     assert only(deployment.sweep_after(minutes=5)).outcome.result is Result.DONE

@@ -10,8 +10,9 @@ from fakes.builders import DAY, NOW, TARGET
 from fakes.fake_cloud import ACTS, DENIED, FakeSession
 from fakes.fake_deployment import POLICY, FakeDeployment, policy
 from fakes.memory_ledger import InMemoryLedger
+from fakes.records import a_record
 from reaper.acting.contract import ActionResult, Manifest, Permit
-from reaper.model import Memory, Resource, StepName
+from reaper.model import Resource, StepName
 from reaper.notices.message import Audience, Message
 from reaper.pending import unfinished
 
@@ -62,10 +63,10 @@ def test_an_unreported_stop_is_reported_if_its_rule_has_hours_by_now():
 
 def test_an_open_action_of_an_unlisted_host_is_not_closed():
     ledger, host = InMemoryLedger(), "arn:aws:sagemaker:us-east-1:123456789012:endpoint/host"
-    meant = Memory(last_action=StepName.DELETE, last_action_at=NOW - DAY, manifest_address="m", last_action_run="r0")
-    ledger.remember(host, meant, 0, NOW)
+    meant = a_record(acted=StepName.DELETE, acted_at=NOW - DAY, manifest_address="m", run="r0")
+    ledger.write_record(host, meant, 0, NOW)
     unfinished.close_unfinished_actions([], {}, ledger.recall([host], NOW), ledger, "run-9", NOW)
-    assert ledger.recall([host], NOW)[host].last_action_result is None
+    assert ledger.recall([host], NOW)[host].act.result is None
 
 
 def test_a_finished_action_is_reported_if_the_target_is_unreadable_now():

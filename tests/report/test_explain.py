@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from fakes.builders import DAY, NOW, resource, rule
+from fakes.records import a_record
 from fakes.sample_findings import finding, report
 from reaper import registry
 from reaper.case import Blocked, Evidence, Finding, Step
-from reaper.model import Ceiling, Confidence, Memory, NextAction, Role, State, StepName
+from reaper.model import Ceiling, Confidence, NextAction, Role, State, StepName
 from reaper.policy import office_hours
 from reaper.policy.parse import parse_policy
 from reaper.report import json as plain
@@ -23,9 +24,9 @@ from reaper.report.saved import parse_report
 POLICY = parse_policy("version: 1", "policy.yaml", registry.kind_names())
 
 
-def explained(findings: Finding, memory: Memory | None = None) -> str:
+def explained(findings: Finding, record: Memory | None = None) -> str:
     id_ = findings.case.resource.id
-    explanation = render(report(findings), id_, ExplainContext(policy=POLICY, now=NOW, memories={id_: memory} if memory else {}))
+    explanation = render(report(findings), id_, ExplainContext(policy=POLICY, now=NOW, recalled={id_: record} if record else {}))
     assert explanation is not None
     return explanation
 
@@ -54,7 +55,7 @@ def test_a_signal_is_explained_without_none_or_inf(observation: Evidence, messag
 def test_ids_reasons_and_manifests_are_never_cut():
     id_, end = f"/subscriptions/{'x' * 300}/deployments/blue", "w" * 300 + " the end"
     item = finding(resource=resource(id=id_, name="n" * 200), because=end, step=Step(name=StepName.NONE, because=end))
-    explanation = explained(item, Memory(idle_since=NOW, manifest_address=f"{'m' * 300}.json"))
+    explanation = explained(item, a_record(idle_since=NOW, manifest_address=f"{'m' * 300}.json"))
     assert f"id        {id_}\n" in explanation
     assert explanation.startswith("n" * 200 + "\n")
     assert explanation.count(end) == 2
@@ -167,25 +168,25 @@ def test_live_and_saved_explanations_say_the_same_of_what_comes_next(at: datetim
 
 
 def test_the_coming_stop_precedes_the_reminder():
-    memory = Memory(
+    record = a_record(
         idle_since=NOW - 9 * DAY,
-        last_seen_idle_at=NOW,
+        seen_idle_at=NOW,
         warned_at=NOW - DAY / 12,
-        announced_action=StepName.STOP,
-        act_not_before=NOW + 3 * DAY,
-        notice_receipt="r",
+        announced=StepName.STOP,
+        not_before=NOW + 3 * DAY,
+        receipt="r",
     )
     coming = NextAction(step=StepName.STOP, at=NOW + 3 * DAY, saves_usd_per_hour=1.0, blocked_because=None)
-    explanation = explained(finding(move=StepName.NONE, rule=rule(action=Ceiling.STOP), next=coming), memory)
+    explanation = explained(finding(move=StepName.NONE, rule=rule(action=Ceiling.STOP), next=coming), record)
     assert "next      stop on or after 2026-11-24T10:17:00Z, saves $1.00 an hour\n" in explanation
     assert explanation.index("stop on or after 2026-11-24T10:17:00Z") < explanation.index("next reminder around")
 
 
 def test_reminders_and_their_escalation_are_explained():
-    memory = Memory(
+    record = a_record(
         warned_at=NOW - 14 * DAY, reminded_at=NOW, reminders=2, escalated_at=NOW, escalated_to="admins lee@example.com"
     )
-    explanation = explained(finding(), memory)
-    assert "memory    reminded 2026-11-21T10:17:00Z\n" in explanation
-    assert "memory    reminders since the notice: 2\n" in explanation
-    assert "memory    escalated 2026-11-21T10:17:00Z to admins lee@example.com\n" in explanation
+    explanation = explained(finding(), record)
+    assert "record    reminded 2026-11-21T10:17:00Z\n" in explanation
+    assert "record    reminders since the notice: 2\n" in explanation
+    assert "record    escalated 2026-11-21T10:17:00Z to admins lee@example.com\n" in explanation

@@ -1,4 +1,4 @@
-"""The JSON report: strict JSON, times that every parser reads, and what a dashboard needs to know of rule, memory and owner."""
+"""The JSON report: strict JSON, times that every parser reads, and what a dashboard needs to know of rule, record and owner."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ import pytest
 
 import strict
 from fakes.builders import DAY, HOUR, NOW, resource, rule
+from fakes.records import a_record
 from fakes.sample_findings import finding, report
 from reaper.case import Claim, Evidence, Finding, Owner, Price
 from reaper.coverage import own_row
-from reaper.model import Ceiling, Memory, Role
+from reaper.model import Ceiling, Role
 from reaper.policy import office_hours
+from reaper.record import Claim
 from reaper.report import json as plain
 
 HEART = Evidence(
@@ -92,8 +94,8 @@ def test_the_rule_is_written_as_in_a_policy():
 
 
 def test_the_report_includes_the_ledger_record():
-    memory = Memory(idle_since=NOW - 3 * DAY, warned_at=NOW - DAY, notice_receipt="secret", snoozed_by="lee@example.com")
-    assert written(finding(memory=memory))["memory"] == {
+    record = a_record(idle_since=NOW - 3 * DAY, warned_at=NOW - DAY, receipt="secret", snoozed_by="lee@example.com")
+    assert written(finding(record=record))["memory"] == {
         "idle_since": "2026-11-18T10:17:00Z",
         "warned_at": "2026-11-20T10:17:00Z",
         "snoozed_until": None,

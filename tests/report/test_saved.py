@@ -11,11 +11,13 @@ import pytest
 
 from fakes import sample_reports
 from fakes.builders import DAY, NOW, resource, rule
+from fakes.records import a_record
 from fakes.sample_findings import finding, report
 from reaper.case import Claim, Evidence, Owner, Report
 from reaper.errors import SettingsError
-from reaper.model import Ceiling, Memory, Role
+from reaper.model import Ceiling, Role
 from reaper.policy import office_hours
+from reaper.record import Claim
 from reaper.report import explain, saved
 from reaper.report import json as plain
 
@@ -34,7 +36,7 @@ FOUND = finding(
     resource=resource(tags={"team": "growth"}),
     rule=rule(action=Ceiling.DELETE, hours=HOURS),
     evidence=(HEART, replace(HEART, signal="Invocations", role=Role.ACTIVITY, busy_above=0.0, last_busy=NOW - 9 * DAY)),
-    memory=Memory(idle_since=NOW - 9 * DAY, warned_at=NOW - DAY),
+    record=a_record(idle_since=NOW - 9 * DAY, warned_at=NOW - DAY),
     owner=Owner(address="ml@example.com", source="fallback", claimed=Claim(address="lee@corp.test", source="tag owner")),
 )
 
@@ -57,7 +59,7 @@ def test_a_saved_report_explains_what_it_contains(wanted: str, tmp_path: Path):
         "  heartbeat CPUUtilization AllTraffic: 9 points, alive at any value, peak 3\n",
         "last busy 2026-11-12T10:17:00Z\n",
         "  verdict   idle (proven), idle for 9 days: no activity in Invocations",
-        "  memory    notified 2026-11-20T10:17:00Z\n",
+        "  record    notified 2026-11-20T10:17:00Z\n",
         "  owner     ml@example.com (fallback)\n            lee@corp.test according to tag owner, not in owners.domains",
     ):
         assert line in explanation, line

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from fakes.builders import DAY, HOUR, NOW, resource, rule
+from fakes.records import a_record
 from reaper.case import Case, Finding, Outcome, Owner, Price, Step
-from reaper.model import AnnouncedAction, BilledPart, Confidence, Memory, Result, State, StepName, Verdict
+from reaper.model import AnnouncedAction, BilledPart, Confidence, Result, State, StepName, Verdict
+from reaper.record import Record
 from reaper.savings.credit import Cause, Look, Saving, Span, await_prompted, begin_saving, count
 
 ACTED = NOW.replace(minute=0)
@@ -21,9 +23,7 @@ THREE, ONE = (
     (BilledPart(component="Hosting", instance="ml.m5.xlarge", count=1),),
 )
 LARGER = (BilledPart(component="Hosting", instance="ml.m5.4xlarge", count=1),)
-STOPPED = Memory(
-    last_action=StepName.STOP, last_action_at=ACTED, last_action_result=Result.DONE, last_call_at=ACTED, last_action_run="r"
-)
+STOPPED = a_record(acted=StepName.STOP, acted_at=ACTED, result=Result.DONE, called_at=ACTED, run="r")
 
 
 def case(state: State = State.IDLE, parts: Any = ONE, last_busy: datetime | None = None, **fields: Any) -> Case:
@@ -41,7 +41,7 @@ def saving(**fields: Any) -> Saving:
     return replace(begun, **fields)
 
 
-def done(of: Case, step: StepName = StepName.STOP, memory: Memory = STOPPED, **outcome: Any) -> Finding:
+def done(of: Case, step: StepName = StepName.STOP, record: Memory = STOPPED, **outcome: Any) -> Finding:
     outcome = {"result": Result.DONE, "begun": True, "excess_usd_per_hour": 0.0, **outcome}
     return Finding(
         case=of,
@@ -51,13 +51,13 @@ def done(of: Case, step: StepName = StepName.STOP, memory: Memory = STOPPED, **o
         price=of.price,
         wasted_usd=None,
         evidence=(),
-        memory=memory,
+        record=record,
     )
 
 
-def look(after: float, of: Case | None, memory: Memory = STOPPED) -> Look:
+def look(after: float, of: Case | None, record: Memory = STOPPED) -> Look:
     at = ACTED + after * HOUR
-    return Look(at=at, over_at=at + timedelta(minutes=2), case=of, memory=memory)
+    return Look(at=at, over_at=at + timedelta(minutes=2), case=of, record=record)
 
 
 def played(of: Saving, *looks: Look) -> tuple[Saving | None, float]:
@@ -116,7 +116,7 @@ def test_what_one_look_after_the_other_credits(looks: list[Look], runs_on: bool,
 
 
 START = replace(STOPPED, last_action=StepName.START, last_action_at=ACTED + 8 * HOUR, last_call_at=ACTED + 8 * HOUR)
-UNDONE = Memory(last_call_at=ACTED + 8 * HOUR)
+UNDONE = a_record(called_at=ACTED + 8 * HOUR)
 LATER = replace(STOPPED, last_action_at=ACTED + 8 * HOUR, last_call_at=ACTED + 8 * HOUR)
 
 
@@ -136,8 +136,8 @@ LATER = replace(STOPPED, last_action_at=ACTED + 8 * HOUR, last_call_at=ACTED + 8
         pytest.param(LATER, [(7, case(changed=ACTED + 5 * HOUR))], False, 0, id="changed before a later action of ours"),
     ],
 )
-def test_our_later_calls_end_it_at_their_exact_time(memory: Memory, looks: list[Any], runs_on: bool, expected: float):
-    still, credited = played(saving(), *(look(after, of, memory) for after, of in looks))
+def test_our_later_calls_end_it_at_their_exact_time(record: Record, looks: list[Any], runs_on: bool, expected: float):
+    still, credited = played(saving(), *(look(after, of, record) for after, of in looks))
     assert (still is not None, round(credited, 3)) == (runs_on, expected)
 
 
@@ -171,7 +171,7 @@ def test_the_rate_is_that_of_the_action():
 
 def test_counting_begins_once_the_call_was_made():
     called = replace(STOPPED, last_call_at=ACTED + timedelta(seconds=40, microseconds=1))
-    begun = begin_saving(done(case(saves_usd_per_hour={StepName.STOP: 2.0}), memory=called), ONE, (), MONTH)
+    begun = begin_saving(done(case(saves_usd_per_hour={StepName.STOP: 2.0}), record=called), ONE, (), MONTH)
     assert begun
     assert (begun.at, begun.looked_at) == (ACTED, ACTED + timedelta(seconds=41))
 
@@ -208,7 +208,7 @@ def test_what_an_action_saves_an_hour(finding: Finding, rate: float | None):
         pytest.param(done(case(saves_usd_per_hour=SAVES), StepName.START, START), id="a start"),
         pytest.param(done(case(saves_usd_per_hour=SAVES), excess_usd_per_hour=2.0), id="autoscaling would have ended all of it"),
         pytest.param(done(case(saves_usd_per_hour=SAVES), StepName.DELETE, DELETED, part_done="2 of 3 components"), id="left"),
-        pytest.param(done(case(saves_usd_per_hour=SAVES), memory=Memory()), id="its time isn't known"),
+        pytest.param(done(case(saves_usd_per_hour=SAVES), record=Record()), id="its time isn't known"),
     ],
 )
 def test_what_saves_nothing_of_its_own(finding: Finding):
@@ -222,16 +222,16 @@ def test_only_the_policys_tags_are_kept():
     assert (begun.subject.tags, begun.subject.owner) == ({"team": "vision"}, "jo@example.com")
 
 
-NOTICED = Memory(warned_at=ACTED, last_seen_idle_at=ACTED, idle_since=ACTED - DAY)
+NOTICED = a_record(warned_at=ACTED, seen_idle_at=ACTED, idle_since=ACTED - DAY)
 
 
 UNDONE_BEFORE = replace(NOTICED, last_call_at=ACTED - HOUR)
 STARTED_BEFORE = replace(UNDONE_BEFORE, last_action=StepName.START, last_action_at=ACTED - HOUR, last_action_result=Result.DONE)
 
 
-def waiting(memory: Memory = NOTICED, of: Case | None = None) -> Saving | None:
+def waiting(record: Memory = NOTICED, of: Case | None = None) -> Saving | None:
     of = of or replace(case(parts=THREE), verdict=replace(case().verdict, idle_for=2 * DAY))
-    finding = replace(done(of, StepName.REMIND), memory=memory)
+    finding = replace(done(of, StepName.REMIND), record=record)
     return await_prompted(finding, ACTED + HOUR, (), MONTH)
 
 
@@ -262,10 +262,10 @@ def off(at: float, **fields: Any) -> Case:
         pytest.param([look(6, off(4, created=ACTED + HOUR))], NOTICED, False, 0, id="another one under its ID"),
     ],
 )
-def test_a_stop_by_its_owner_after_a_notice_is_prompted(looks: list[Look], memory: Memory, runs_on: bool, expected: float):
+def test_a_stop_by_its_owner_after_a_notice_is_prompted(looks: list[Look], record: Record, runs_on: bool, expected: float):
     first = waiting()
     assert first
-    still, credited = played(first, *(replace(one, memory=memory) for one in looks))
+    still, credited = played(first, *(replace(one, record=record) for one in looks))
     assert (still is not None, credited) == (runs_on, expected)
     assert still is None or (still.cause, still.rate) == (Cause.PROMPTED, PRICE)
 
@@ -273,7 +273,7 @@ def test_a_stop_by_its_owner_after_a_notice_is_prompted(looks: list[Look], memor
 @pytest.mark.parametrize(
     ("memory", "of"),
     [
-        pytest.param(Memory(), None, id="no notice"),
+        pytest.param(Record(), None, id="no notice"),
         pytest.param(NOTICED, BUSY, id="in use"),
         pytest.param(NOTICED, case(parts=THREE, host_id="arn:host"), id="its host's money"),
         pytest.param(NOTICED, case(parts=THREE, stop_by="native"), id="the cloud's own idle shutdown"),
@@ -283,10 +283,10 @@ def test_a_stop_by_its_owner_after_a_notice_is_prompted(looks: list[Look], memor
         pytest.param(replace(NOTICED, notified_owner="old@example.com"), None, id="a notice to an earlier owner"),
     ],
 )
-def test_without_a_valid_notice_nothing_is_awaited(memory: Memory, of: Case | None):
-    if memory.warned_at and memory.warned_at < ACTED:
+def test_without_a_valid_notice_nothing_is_awaited(record: Record, of: Case | None):
+    if record.notice.warned_at and record.notice.warned_at < ACTED:
         of = replace(case(parts=THREE, changed=ACTED - DAY), verdict=replace(case().verdict, idle_for=DAY))
-    assert waiting(memory, of) is None
+    assert waiting(record, of) is None
 
 
 def test_what_autoscaling_may_end_is_never_prompted():
@@ -298,7 +298,7 @@ def test_what_autoscaling_may_end_is_never_prompted():
 
 def test_credits_are_whole_seconds_that_never_overlap():
     begun = saving(looked_at=ACTED)
-    still, credit = count(begun, Look(at=ACTED + timedelta(hours=1, microseconds=7), over_at=NOW, case=IDLE, memory=STOPPED))
+    still, credit = count(begun, Look(at=ACTED + timedelta(hours=1, microseconds=7), over_at=NOW, case=IDLE, record=STOPPED))
     assert credit == Span(ACTED, ACTED + HOUR)
     assert still
     assert still.looked_at == ACTED + HOUR

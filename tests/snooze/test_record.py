@@ -88,10 +88,10 @@ def test_head_answers_like_get_without_a_body(ledger: InMemoryLedger):
 
 def test_sending_the_form_snoozes_and_records_who_and_why(ledger: InMemoryLedger):
     reply = send(ledger, days="3", reason="demo on Monday")
-    memory = remembered(ledger)
-    assert (reply.status, memory.snoozed_until) == (200, datetime(2026, 11, 24, 11, tzinfo=UTC))
-    assert (memory.snoozed_by, memory.snooze_reason, memory.snoozed_at) == ("jo@example.com", "demo on Monday", NOW)
-    before = replace(memory, snoozed_until=None, snoozed_at=None, snoozed_by=None, snooze_reason=None, version=1)
+    record = remembered(ledger)
+    assert (reply.status, record.until) == (200, datetime(2026, 11, 24, 11, tzinfo=UTC))
+    assert (record.by, record.reason, record.at) == ("jo@example.com", "demo on Monday", NOW)
+    before = replace(record, snoozed_until=None, snoozed_at=None, snoozed_by=None, snooze_reason=None, version=1)
     assert before == replace(WARNED, version=1)
     assert "until Tue 24 Nov 2026, 11:00 UTC" in Page(reply.body).text
     [entry] = history_of(ledger, ID)
@@ -101,13 +101,13 @@ def test_sending_the_form_snoozes_and_records_who_and_why(ledger: InMemoryLedger
 
 def test_a_typed_name_is_added_to_the_links_owner(ledger: InMemoryLedger):
     send(ledger, name="The Admin")
-    assert remembered(ledger).snoozed_by == "The Admin (jo@example.com)"
+    assert remembered(ledger).by == "The Admin (jo@example.com)"
 
 
 def test_a_forgotten_resource_can_be_snoozed():
     ledger = mailed()
     assert send(ledger).status == 200
-    assert remembered(ledger).snoozed_until == pages.snooze_end(NOW, 7)
+    assert remembered(ledger).until == pages.snooze_end(NOW, 7)
 
 
 def test_resending_the_form_changes_nothing(ledger: InMemoryLedger):
@@ -122,9 +122,9 @@ def test_resending_the_form_changes_nothing(ledger: InMemoryLedger):
 def test_a_longer_snooze_stays_unless_shortened(ledger: InMemoryLedger):
     send(ledger, days="30")
     assert "already snoozed" in Page(send(ledger, days="1").body).text
-    assert remembered(ledger).snoozed_until == pages.snooze_end(NOW, 30)
+    assert remembered(ledger).until == pages.snooze_end(NOW, 30)
     send(ledger, days="1", shorten="yes")
-    assert remembered(ledger).snoozed_until == pages.snooze_end(NOW, 1)
+    assert remembered(ledger).until == pages.snooze_end(NOW, 1)
     assert len(history_of(ledger, ID)) == 2
 
 
@@ -134,7 +134,7 @@ def snoozed_by(by: str) -> InMemoryLedger:
     month = replace(
         WARNED, snoozed_until=pages.snooze_end(NOW, 30), snoozed_at=NOW, snoozed_by=by, notified_owner="jo@example.com"
     )
-    assert ledger.remember(ID, month, 0, NOW)
+    assert ledger.write_record(ID, month, 0, NOW)
     return ledger
 
 
@@ -145,24 +145,24 @@ def test_a_link_never_shortens_a_snooze_given_otherwise(by: str):
     ledger = snoozed_by(by)
     assert "shorten" not in Page(look(ledger).body).fields()
     assert "already snoozed" in Page(send(ledger, days="1", shorten="yes").body).text
-    assert remembered(ledger).snoozed_until == pages.snooze_end(NOW, 30)
+    assert remembered(ledger).until == pages.snooze_end(NOW, 30)
 
 
 @pytest.mark.parametrize("by", ["Jo@example.com", "Jo (jo@example.com)"])
 def test_owners_may_shorten_their_own_snooze(by: str):
     ledger = snoozed_by(by)
     send(ledger, days="1", shorten="yes")
-    assert remembered(ledger).snoozed_until == pages.snooze_end(NOW, 1)
+    assert remembered(ledger).until == pages.snooze_end(NOW, 1)
 
 
 def test_a_link_to_a_forgotten_address_stores_and_shortens_nothing_of_it():
     ledger = snoozed_by("(forgotten)")
     assert [row.columns for row in forget_address(ledger, "jo@example.com") if row.sort == "visit"] == [("address",)]
     send(ledger, days="1", shorten="yes", name="Jo")
-    assert remembered(ledger).snoozed_until == pages.snooze_end(NOW, 30)
+    assert remembered(ledger).until == pages.snooze_end(NOW, 30)
     assert send(ledger, do="disown").status == 400
     send(ledger, days="30", now=NOW + DAY, name="Jo")
-    assert remembered(ledger).snoozed_by == "Jo (the holder of the link)"
+    assert remembered(ledger).by == "Jo (the holder of the link)"
     assert "disown" not in look(ledger).body
     assert "jo@example.com" not in str(ledger.memory_store.rows)
 
@@ -171,9 +171,9 @@ def test_a_click_after_forget_stores_nothing_of_the_person_again(ledger: InMemor
     send(ledger, days="1")
     assert [row.error for row in forget_address(ledger, "jo@example.com")] == ["", "", ""]
     send(ledger, days="7")
-    memory = remembered(ledger)
-    assert (memory.snoozed_until, memory.snoozed_by) == (pages.snooze_end(NOW, 7), "the holder of the link")
-    assert "jo@example.com" not in str([memory, *history_of(ledger, ID)])
+    record = remembered(ledger)
+    assert (record.until, record.by) == (pages.snooze_end(NOW, 7), "the holder of the link")
+    assert "jo@example.com" not in str([record, *history_of(ledger, ID)])
 
 
 def test_all_of_a_mail_is_kept_in_one_visit():
@@ -183,7 +183,7 @@ def test_all_of_a_mail_is_kept_in_one_visit():
     assert sum("checked" in attrs for _, attrs in page.tags) == 61, "every resource, and one length"
     reply = send(ledger, rows=range(1, 61), days="3")
     assert (reply.status, "60 resources are snoozed" in Page(reply.body).text) == (200, True)
-    assert {remembered(ledger, f"{ID}-{n}").snoozed_until for n in range(1, 61)} == {pages.snooze_end(NOW, 3)}
+    assert {remembered(ledger, f"{ID}-{n}").until for n in range(1, 61)} == {pages.snooze_end(NOW, 3)}
 
 
 def test_only_the_chosen_resources_are_kept():
@@ -193,7 +193,7 @@ def test_only_the_chosen_resources_are_kept():
     ]
     send(ledger, rows=shown)
     assert shown == ["2"]
-    assert [remembered(ledger, f"{ID}-{n}").snoozed_until is not None for n in (1, 2, 3)] == [False, True, False]
+    assert [remembered(ledger, f"{ID}-{n}").until is not None for n in (1, 2, 3)] == [False, True, False]
 
 
 def test_each_resource_is_kept_no_longer_than_its_own_rule_allows():
@@ -202,7 +202,7 @@ def test_each_resource_is_kept_no_longer_than_its_own_rule_allows():
     ledger = warned(visit)
     assert "Kept for at most 2 days at a time" in Page(look(ledger).body).text
     page = Page(send(ledger, rows=[1, 2], days="30").body)
-    assert [remembered(ledger, f"{ID}-{n}").snoozed_until for n in (1, 2)] == [pages.snooze_end(NOW, days) for days in (30, 2)]
+    assert [remembered(ledger, f"{ID}-{n}").until for n in (1, 2)] == [pages.snooze_end(NOW, days) for days in (30, 2)]
     assert "until Mon 23 Nov 2026, 11:00 UTC" in page.text
 
 
@@ -214,7 +214,7 @@ def test_one_failed_choice_hides_no_other():
     text = Page(reply.body).text
     assert (reply.status, reply.failed) == (200, True)
     assert text.index("2 resources are snoozed") < text.index("may not have been saved") < text.rindex("churn-2")
-    assert [remembered(ledger, f"{ID}-{n}").snoozed_until is not None for n in (1, 3)] == [True, True]
+    assert [remembered(ledger, f"{ID}-{n}").until is not None for n in (1, 3)] == [True, True]
 
 
 def test_times_are_in_the_zone_of_the_mail():
@@ -225,21 +225,21 @@ def test_times_are_in_the_zone_of_the_mail():
 
 def test_not_mine_is_recorded_with_its_history(ledger: InMemoryLedger):
     reply = send(ledger, do="disown", days="", reason="I left that team")
-    memory = remembered(ledger)
+    record = remembered(ledger)
     assert (reply.status, "“churn” is marked as not yours" in Page(reply.body).text) == (200, True)
-    assert memory == replace(WARNED, disowned_by="jo@example.com", disowned_at=NOW, version=2)
+    assert record == replace(WARNED, disowned_by="jo@example.com", disowned_at=NOW, version=2)
     [entry] = history_of(ledger, ID)
     assert (entry.what, entry.by) == ("disowned", "jo@example.com")
     assert entry.because == "its owner said that it isn't theirs: I left that team"
     assert "This was said before" in Page(send(ledger, do="disown", now=NOW + DAY).body).text
-    assert remembered(ledger) == memory
+    assert remembered(ledger) == record
 
 
 def test_keeping_takes_ones_own_not_mine_back(ledger: InMemoryLedger):
     send(ledger, do="disown")
     send(ledger)
-    memory = remembered(ledger)
-    assert (memory.disowned_by, memory.disowned_at, memory.snoozed_until) == (None, None, pages.snooze_end(NOW, 7))
+    record = remembered(ledger)
+    assert (record.disowned_by, record.disowned_at, record.until) == (None, None, pages.snooze_end(NOW, 7))
 
 
 def test_a_mail_to_a_stand_in_offers_no_not_mine():
@@ -252,7 +252,7 @@ def test_a_mail_to_a_stand_in_offers_no_not_mine():
 def test_an_old_mail_does_not_replace_the_present_owners_not_mine():
     ledger = mailed()
     lee = replace(WARNED, notified_owner="lee@example.com", disowned_by="lee@example.com", disowned_at=NOW)
-    assert ledger.remember(ID, lee, 0, NOW)
+    assert ledger.write_record(ID, lee, 0, NOW)
     assert "This was said before" in Page(send(ledger, do="disown").body).text
     assert remembered(ledger).disowned_by == "lee@example.com"
 
@@ -260,7 +260,7 @@ def test_an_old_mail_does_not_replace_the_present_owners_not_mine():
 def test_a_shorter_snooze_is_extended(ledger: InMemoryLedger):
     send(ledger, days="1")
     send(ledger, days="7")
-    assert remembered(ledger).snoozed_until == pages.snooze_end(NOW, 7)
+    assert remembered(ledger).until == pages.snooze_end(NOW, 7)
 
 
 def test_an_expired_snooze_is_not_shown(ledger: InMemoryLedger):
@@ -268,7 +268,7 @@ def test_an_expired_snooze_is_not_shown(ledger: InMemoryLedger):
     later = NOW + 2 * DAY
     assert "Snoozed until" not in look(ledger, now=later).body
     send(ledger, days="1", now=later)
-    assert remembered(ledger).snoozed_until == pages.snooze_end(later, 1)
+    assert remembered(ledger).until == pages.snooze_end(later, 1)
 
 
 def test_the_form_shows_the_current_snooze(ledger: InMemoryLedger):
@@ -286,7 +286,7 @@ def test_days_outside_the_limit_write_nothing(ledger: InMemoryLedger, days: str)
     assert reply.status == 400
     assert "Choose how long to keep it" in reply.body
     assert ">because</textarea>" in reply.body
-    assert remembered(ledger).snoozed_until is None
+    assert remembered(ledger).until is None
 
 
 @pytest.mark.parametrize(
@@ -312,20 +312,20 @@ def test_a_failed_history_entry_is_logged_and_the_snooze_stays():
     reply = send(ledger)
     assert reply.status == 200
     assert "history couldn't be written" in reply.note
-    assert remembered(ledger).snoozed_until is not None
+    assert remembered(ledger).until is not None
 
 
 def test_a_lost_race_is_retried_and_keeps_the_winners_fields():
     ledger = ContendedLedger(3)
     assert send(ledger).status == 200
-    memory = remembered(ledger)
-    assert (memory.snoozed_until, memory.reminded_at, memory.version) == (pages.snooze_end(NOW, 7), NOW, 4)
+    record = remembered(ledger)
+    assert (record.until, record.notice.reminded_at, record.version) == (pages.snooze_end(NOW, 7), NOW, 4)
 
 
 def test_losing_every_race_is_a_503():
     ledger = ContendedLedger(99)
     reply = send(ledger)
-    assert (reply.status, remembered(ledger).snoozed_until) == (503, None)
+    assert (reply.status, remembered(ledger).until) == (503, None)
     assert "other writers came first 8 times in a row" in reply.note
 
 
@@ -345,10 +345,10 @@ def test_of_concurrent_snoozes_the_longest_wins(kept_in: str, tmp_path: Path):
         thread.start()
     for thread in threads:
         thread.join()
-    memory = remembered(ledger)
+    record = remembered(ledger)
     assert set(statuses) == {200}
-    assert memory.snoozed_until == pages.snooze_end(NOW, 8)
-    assert memory.version == len(history_of(ledger, ID))
+    assert record.until == pages.snooze_end(NOW, 8)
+    assert record.version == len(history_of(ledger, ID))
 
 
 @pytest.mark.parametrize("base", ["https://x.lambda-url.us-east-1.on.aws/", "https://x.lambda-url.us-east-1.on.aws"])

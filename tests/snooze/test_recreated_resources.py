@@ -11,15 +11,16 @@ from fakes.builders import DAY, HOUR, NOW
 from fakes.judged_cases import case, move
 from reaper.case import Case
 from reaper.idle_period import MAX_CLOCK_SKEW
-from reaper.memory_updates import after_judging
-from reaper.model import Memory, State, StepName
+from reaper.model import State, StepName
 from reaper.planning.possible_actions import with_snooze
+from reaper.record import Record, Snooze
+from reaper.record_updates import after_judging
 
 
-def snooze_memory(ago: timedelta | None) -> Memory:
+def snooze_memory(ago: timedelta | None) -> Record:
     """Kept for another week, by a click so long ago."""
     at = None if ago is None else NOW - ago
-    return Memory(snoozed_until=NOW + 7 * DAY, snoozed_at=at, snoozed_by="jo", snooze_reason="demo")
+    return Snooze(until=NOW + 7 * DAY, at=at, by="jo", reason="demo")
 
 
 def made(created: datetime | None, state: State = State.IDLE) -> Case:
@@ -45,6 +46,6 @@ def test_a_snooze_does_not_protect_a_recreated_resource(created, ago, expected):
 
 @pytest.mark.parametrize("state", [State.IDLE, State.ACTIVE, State.UNKNOWN])
 def test_a_recreated_resources_old_snooze_is_cleared(state):
-    memory = after_judging(made(NOW - DAY, state), snooze_memory(2 * DAY), NOW)
-    assert (memory.snoozed_until, memory.snoozed_at, memory.snoozed_by, memory.snooze_reason) == (None, None, None, None)
-    assert after_judging(made(NOW - 3 * DAY, state), snooze_memory(2 * DAY), NOW + HOUR).snoozed_by == "jo"
+    record = after_judging(made(NOW - DAY, state), snooze_memory(2 * DAY), NOW)
+    assert (record.until, record.at, record.by, record.reason) == (None, None, None, None)
+    assert after_judging(made(NOW - 3 * DAY, state), snooze_memory(2 * DAY), NOW + HOUR).by == "jo"

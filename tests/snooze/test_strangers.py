@@ -28,7 +28,7 @@ from fakes.snooze_requests import (
 )
 from reaper.errors import CloudError, Reason
 from reaper.ledger.store import Category
-from reaper.model import Memory
+from reaper.record import Record
 from reaper.snooze import pages
 from reaper.snooze import request as form
 from reaper.snooze.handler import RateLimiter, RateLimiters, handle_request
@@ -80,14 +80,14 @@ def test_a_post_needs_the_token_in_its_form(ledger: InMemoryLedger):
     for body in (b"days=7", b""):
         request = Request(method="POST", path="/keep", query=f"t={TOKEN}&days=7", body=body)
         assert handle_request(request, desk(ledger)).status == 403
-    assert remembered(ledger).snoozed_until is None
+    assert remembered(ledger).until is None
 
 
 def test_a_link_writes_only_to_the_resources_of_its_mail(ledger: InMemoryLedger):
     ledger.add_visit(replace(visit_of(3), id="another-mail-with-three"))
     send(ledger, rows=(1, 2, 3, "other", "-1", "0", "٢"), resource="other", id="other", visit="another-mail-with-three")
     assert {key.name for key in ledger.memory_store.rows if key.category is Category.MEMORY} == {ID}
-    assert remembered(ledger).snoozed_until is not None
+    assert remembered(ledger).until is not None
 
 
 @pytest.mark.parametrize("rows", [(), (2,), ("x",), ("99999",), tuple(range(2, 100))])
@@ -118,7 +118,7 @@ def test_a_signed_link_without_its_row_opens_nothing(gone: str):
     replies = [look(ledger), look(ledger, method="HEAD"), send(ledger), send(ledger, do="disown")]
     assert {reply.status for reply in replies} == {410}
     assert replies[0].body == look(ledger, token="nonsense").body
-    assert remembered(ledger) == Memory()
+    assert remembered(ledger) == Record()
 
 
 EDITED = [
@@ -141,8 +141,8 @@ def test_an_edited_row_raises_nothing_and_snoozes_at_most(columns: dict[str, str
     for reply in (look(ledger), send(ledger), send(ledger, do="disown")):
         assert reply.status in {status, 400 if status == 200 else status}
         assert "script" not in [tag for tag, _ in Page(reply.body).tags]
-    memory = remembered(ledger)
-    assert replace(memory, snoozed_until=None, snoozed_at=None, snoozed_by=None, snooze_reason=None, version=0) == Memory()
+    record = remembered(ledger)
+    assert replace(record, snoozed_until=None, snoozed_at=None, snoozed_by=None, snooze_reason=None, version=0) == Record()
 
 
 @pytest.mark.parametrize("most", [10**12, 0, -(10**12)])
@@ -150,7 +150,7 @@ def test_an_edited_limit_never_fails_the_page(most: int):
     ledger = mailed(replace(VISIT, resources=(replace(RESOURCE, max_days=most),)))
     assert look(ledger).status == 200
     assert send(ledger, days="9999").status in {200, 400}
-    until = remembered(ledger).snoozed_until
+    until = remembered(ledger).until
     assert until is None or until <= NOW + timedelta(days=3651)
 
 
@@ -195,12 +195,12 @@ def test_a_link_lists_hostile_names_as_short_lines(hostile: str):
 @pytest.mark.parametrize("hostile", HOSTILE)
 def test_hostile_reasons_are_escaped_and_cut(ledger: InMemoryLedger, hostile: str):
     send(ledger, reason=hostile[:4000], name=hostile[:4000])
-    memory = remembered(ledger)
-    assert memory.snooze_reason
-    assert memory.snoozed_by
-    assert len(memory.snooze_reason) <= form.MAX_REASON
-    assert len(memory.snoozed_by) <= form.MAX_NAME + len(" (jo@example.com)")
-    assert memory.snooze_reason.isprintable()
+    record = remembered(ledger)
+    assert record.reason
+    assert record.by
+    assert len(record.reason) <= form.MAX_REASON
+    assert len(record.by) <= form.MAX_NAME + len(" (jo@example.com)")
+    assert record.reason.isprintable()
     shown = Page(look(ledger).body)
     assert "script" not in [tag for tag, _ in shown.tags]
     assert sum(tag == "form" for tag, _ in shown.tags) == 1
@@ -218,7 +218,7 @@ def test_hostile_reasons_are_escaped_and_cut(ledger: InMemoryLedger, hostile: st
 )
 def test_reasons_keep_their_script(ledger: InMemoryLedger, sent: str, reason: str | None):
     send(ledger, reason=sent)
-    assert remembered(ledger).snooze_reason == reason
+    assert remembered(ledger).reason == reason
 
 
 @pytest.mark.parametrize(
@@ -238,7 +238,7 @@ def test_a_body_that_is_no_form_raises_nothing(ledger: InMemoryLedger, body: byt
 def test_invalid_utf8_in_a_reason_becomes_a_mark(ledger: InMemoryLedger):
     body = urlencode({"t": TOKEN, "r": 1, "days": "1"}).encode() + b"&reason=caf%E9"
     assert handle_request(Request(method="POST", path="/keep", body=body), desk(ledger)).status == 200
-    assert remembered(ledger).snooze_reason == "caf\ufffd"
+    assert remembered(ledger).reason == "caf\ufffd"
 
 
 def all_replies() -> list[Callable[[], Reply]]:

@@ -146,9 +146,9 @@ def use_it(scene: Scene, run_id: str) -> None:
 def snooze(scene: Scene, run_id: str) -> None:
     for region in REGIONS:
         resource_id, now = Account(scene.server, region=region).arn(f"endpoint/quiet-{region}"), scene.server.now
-        memory = scene.ledger.recall([resource_id], now)[resource_id]
-        snoozed = replace(memory, snoozed_until=now + timedelta(days=9), snoozed_at=now, snoozed_by="ana@example.com")
-        assert scene.ledger.remember(resource_id, snoozed, memory.version, now)
+        record = scene.ledger.recall([resource_id], now)[resource_id]
+        snoozed = replace(record, snoozed_until=now + timedelta(days=9), snoozed_at=now, snoozed_by="ana@example.com")
+        assert scene.ledger.write_record(resource_id, snoozed, record.version, now)
 
 
 @pytest.mark.parametrize("protect", [tag_keep, use_it, snooze])

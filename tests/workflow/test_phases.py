@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fakes.workflow_runs import folder_store
-from reaper import memory_updates
+from reaper import record_updates
 from reaper.case import Report
 from reaper.model import Mode, Result, Status, StepName, Target
 from reaper.notices.sending import NOTIFIED
@@ -142,15 +142,15 @@ def test_a_repeated_decide_leaves_open_actions_of_its_run_open(due: Scene):
     """A twin of decide that reads the ledger while act is at work would close the intents of the run, as if it had crashed."""
     run_id, now = due.workflow.decided(), due.server.now
     resource_id = Account(due.server, region=REGIONS[0]).arn(f"endpoint/quiet-{REGIONS[0]}")
-    memory = due.ledger.recall([resource_id], now)[resource_id]
-    begun = memory_updates.before_action(memory, memory_updates.BegunAction(action=StepName.STOP, run=run_id, at=now))
-    assert due.ledger.remember(resource_id, begun, memory.version, now)
+    record = due.ledger.recall([resource_id], now)[resource_id]
+    begun = record_updates.before_action(record, record_updates.BegunAction(action=StepName.STOP, run=run_id, at=now))
+    assert due.ledger.write_record(resource_id, begun, record.version, now)
     (due.home / "runs" / run_id / DECIDED).unlink()
     due.workflow.decide(run_id)
-    assert due.ledger.recall([resource_id], now)[resource_id].last_action_result is None
+    assert due.ledger.recall([resource_id], now)[resource_id].act.result is None
     due.later(hours=1)
     due.workflow.decided()
-    assert due.ledger.recall([resource_id], now)[resource_id].last_action_result is not None
+    assert due.ledger.recall([resource_id], now)[resource_id].act.result is not None
 
 
 def test_a_repeated_decide_takes_no_action_of_its_run_for_an_earlier_one(due: Scene):

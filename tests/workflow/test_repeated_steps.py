@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from reaper import memory_updates
+from reaper import record_updates
 from reaper.case import Report
 from reaper.errors import CloudError, ConcludeTakenOver
 from reaper.model import Result, StepName
@@ -32,9 +32,9 @@ def begin(scene: Scene, run_id: str, region: str, *, made: bool) -> None:
     """A task of that run wrote its intent, perhaps made its call, and died."""
     account = Account(scene.server, region=region)
     resource_id, now = account.arn(f"endpoint/quiet-{region}"), scene.server.now
-    memory = scene.ledger.recall([resource_id], now)[resource_id]
-    begun = memory_updates.before_action(memory, memory_updates.BegunAction(action=StepName.STOP, run=run_id, at=now))
-    assert scene.ledger.remember(resource_id, begun, memory.version, now)
+    record = scene.ledger.recall([resource_id], now)[resource_id]
+    begun = record_updates.before_action(record, record_updates.BegunAction(action=StepName.STOP, run=run_id, at=now))
+    assert scene.ledger.write_record(resource_id, begun, record.version, now)
     if made:
         account.contents.endpoints[f"quiet-{region}"].variants[0].count = 1
 

@@ -10,7 +10,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeVar
 
-from reaper.model import ManifestReference, Resource, Result, SideChange, StepName, Target
+from reaper.model import Resource, Result, StepName, Target
+from reaper.record import ManifestReference, SideChange
 
 C = TypeVar("C")
 UndoState = Mapping[str, Any]

@@ -8,10 +8,9 @@ at any of these points, this one action ends, with the reason, and what it chang
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
-from reaper import memory_updates
+from reaper import record_updates
 from reaper.acting import recheck
 from reaper.acting.contract import HalfDone, Manifest
 from reaper.acting.interruption import put_back
@@ -20,15 +19,14 @@ from reaper.acting.task import OPERATION, ActContext, Task
 from reaper.case import Outcome
 from reaper.errors import ActionWithdrawn, CloudError, ReaperError, Reason, errors_as_withdrawal, odd_replies_as_errors
 from reaper.handover import Decision, no_time_to_act
-from reaper.ledger.ledger import comparable_id
-from reaper.ledger.rows import HistoryEntry
-from reaper.ledger.update import update_memory
-from reaper.memory_updates import BegunAction
-from reaper.model import ENDING_ACTIONS, ManifestReference, Memory, Resource, Result, Run, StepName
-from reaper.pending import intents, lost, unfinished
+from reaper.ledger.rows import HistoryEntry, Recalled, comparable_id, host_ids
+from reaper.ledger.update import update_record
+from reaper.model import ENDING_ACTIONS, Resource, Result, Run, StepName
+from reaper.pending import intents, lost
 from reaper.pending.intents import NOT_KNOWN, Intent
 from reaper.planning import possible_actions
 from reaper.planning.reasons import participle
+from reaper.record import Act, ManifestReference, Record
 
 GONE = Outcome(result=Result.DONE, because="it no longer exists", already_done=True)
 
@@ -83,46 +81,47 @@ def _execute_step(task: Task) -> Outcome:
     blocked = case.blocked.get(task.action)
     if blocked and blocked.already_done:
         return Outcome(result=Result.DONE, because=f"nothing to do: {blocked.because}", already_done=True)
-    memories = recheck.recall_around(case.resource, task)
-    is_counted = recheck.require_still_due(case, memories, task)
-    memory = memories.get(resource.id, Memory())
-    manifest = _read_manifest(case.resource, memory, task)
-    _require_same_resource(resource, memories, task)
+    recalled = recheck.recall_around(case.resource, task)
+    is_counted = recheck.require_still_due(case, recalled, task)
+    manifest = _read_manifest(case.resource, recalled.record(resource.id), task)
+    _require_same_resource(resource, recalled, task)
     if is_counted:
         recheck.count_action(case, task)
     permit = CallPermit(
         resource=resource,
-        own_intent=_record_intent(manifest, resource, memory, task),
+        snoozes=recalled.snoozes(resource),
+        own_intent=_record_intent(manifest, resource, recalled.record(resource.id), task),
         ledger=task.context.ledger,
         clock=task.context.clock,
         read=lambda: _read_now(task),
-        look_again=lambda now: _look_again(now, memory, task),
+        look_again=lambda now: _look_again(now, recalled, task),
         require_lease=lambda: _require_lease(task),
     )
     outcome = _perform(permit, manifest, task)
     return replace(outcome, excess_usd_per_hour=case.excess_usd_per_hour) if outcome.begun else outcome
 
 
-def _require_same_resource(before: Resource, memories: Mapping[str, Memory], task: Task) -> None:
+def _require_same_resource(before: Resource, recalled: Recalled, task: Task) -> None:
     """The end of the look: the resource is read once more, and must be as it was at the beginning. Raises ActionWithdrawn."""
     with errors_as_withdrawal("the re-check failed"):
         now = _read_now(task)
         if now.tags != before.tags:  # a tag that takes the action away takes its notice away, too
-            recheck.require_still_due(recheck.assess_again(now, task), memories, task)
+            recheck.require_still_due(recheck.assess_again(now, task), recalled, task)
     if because := changed_because(before, now):
         raise ActionWithdrawn(because)
 
 
-def _look_again(resource: Resource, before: Memory, task: Task) -> None:
-    """The whole look after a wait, with its row as it was `before` this action. Raises ActionWithdrawn."""
+def _look_again(resource: Resource, before: Recalled, task: Task) -> None:
+    """The whole look after a wait, with what the ledger had on it `before` this action. Raises ActionWithdrawn."""
     try:
         case = recheck.assess_again(resource, task, after_wait=True)
     except CloudError as error:
         raise ActionWithdrawn(str(error)) from error
-    memories = recheck.recall_around(resource, task)
-    if memories.get(resource.id, Memory()).version != before.version + 1:
-        raise ActionWithdrawn("its ledger record changed a moment ago, and it may be snoozed")
-    recheck.require_still_due(case, {**memories, resource.id: before}, task)
+    present, version = recheck.recall_around(resource, task), before.record(resource.id).version
+    if because := intents.changed_because(resource, present, version + 1, before.snoozes(resource), task.context.clock()):
+        raise ActionWithdrawn(because)
+    own = Recalled({comparable_id(resource.id): before.record(resource.id)})
+    recheck.require_still_due(case, present.with_newer(own), task)
 
 
 def _read_now(task: Task) -> Resource:
@@ -137,8 +136,8 @@ def _read_now(task: Task) -> Resource:
     return resource
 
 
-def _read_manifest(resource: Resource, memory: Memory, task: Task) -> Manifest:
-    earlier = recheck.earlier_action(memory, task.context.archive)
+def _read_manifest(resource: Resource, record: Record, task: Task) -> Manifest:
+    earlier = recheck.earlier_action(record.act, task.context.archive)
     with errors_as_withdrawal("the settings needed to undo it couldn't be read"):
         undo_state = task.ask(task.functions.read_undo_state, resource, task.action, earlier)
     return Manifest(
@@ -165,29 +164,32 @@ def _store_manifest(manifest: Manifest, version: int, task: Task) -> ManifestRef
         raise error.reworded(because) from error
 
 
-def _record_intent(manifest: Manifest, resource: Resource, memory: Memory, task: Task) -> Intent:
-    """The intent, once it is in the ledger, with a hint that leads to it. Raises ActionWithdrawn if it couldn't be written."""
+def _record_intent(manifest: Manifest, resource: Resource, record: Record, task: Task) -> Intent:
+    """The intent, once it is in the ledger. Raises ActionWithdrawn if it couldn't be written."""
     now = task.context.clock()
     with errors_as_withdrawal("the ledger couldn't be written before the action"):
         lost.record_known(
             task.context.ledger, resource.id, task.run.id, now, f"about to be {participle(resource, manifest.action)}"
         )
-    stored = _store_manifest(manifest, memory.version + 1, task)
+    stored = _store_manifest(manifest, record.version + 1, task)
     now = task.context.clock()
-    begun = BegunAction(
+    begun = Act(
         action=manifest.action,
-        run=task.run.id,
         at=now,
+        run=task.run.id,
+        id=resource.id,
+        kind=resource.kind,
+        name=resource.name,
+        region=resource.region,
+        owner=task.decision.case.owner.address,
         manifest=stored,
         created=resource.created,
         changes=task.functions.side_changes(manifest),
     )
-    hint = unfinished.hint_of(task.decision.case, manifest.action, task.run.id, now)
-    own_intent = Intent(before=memory, written=memory_updates.before_action(memory, begun), hint=hint)
+    own_intent, intended = Intent(id=resource.id, before=record, act=begun), record_updates.before_action(record, begun)
     because = "its ledger record changed a moment ago, and it may be snoozed"
     try:  # whatever happens here, a write may have taken effect although its reply was lost
-        task.context.ledger.add_unfinished(hint)
-        if task.context.ledger.remember(hint.id, own_intent.written, memory.version, now):
+        if task.context.ledger.write_record(resource.id, intended, record.version, now):
             return own_intent
     except CloudError as error:
         because = f"the ledger couldn't be written before the action: {error}"
@@ -214,7 +216,7 @@ def _after_failure(error: ActionWithdrawn | CloudError, permit: CallPermit, task
         if not is_gone:
             raise error
         return GONE
-    if own_intent.written.last_action_changes:
+    if own_intent.act.changes:
         return _after_half_done(error, own_intent, task)
     if not withdrawn and _shows_as_done(task):
         return _done_late(own_intent, task)
@@ -237,7 +239,7 @@ def _shows_as_done(task: Task) -> bool:
 def _after_half_done(error: ReaperError, own_intent: Intent, task: Task) -> Outcome:
     """Look at what the calls left, and put it back. If that can't be done now, the intent stays open for the next run."""
     try:
-        settled = put_back(task.decision.case.resource, own_intent.written, task.functions, task.session)
+        settled = put_back(task.decision.case.resource, own_intent.act, task.functions, task.session)
     except CloudError as failure:
         task.errors.extend((error, failure))
         because = f"it was begun, then interrupted: {error}; it couldn't be put back yet: {failure}"
@@ -269,18 +271,19 @@ def _record_result(outcome: Outcome, own_intent: Intent, task: Task) -> Outcome:
     ledger, now, done = task.context.ledger, task.context.clock(), outcome.result is Result.DONE
     because = outcome.because or outcome.error or ""
 
-    def change(memory: Memory) -> Memory:
-        settled = memory_updates.with_result(memory, outcome.result, because, outcome.part_done)
-        return memory_updates.after_call(settled, now)
+    is_told = done and possible_actions.is_in_weekly_summary(task.decision.case, task.action)
+
+    def change(record: Record) -> Record:
+        settled = record_updates.with_result(record, outcome.result, because, outcome.part_done)
+        told = settled.act and replace(settled.act, told_at=now if is_told else None)
+        return replace(settled, act=told, called_at=now)
 
     try:
-        intents.update_intent(ledger, own_intent.hint, change, now)
-        for host_id in intents.host_ids(task.decision.case.resource):  # its silence, too, counts from here
-            update_memory(ledger, host_id, lambda memory: memory_updates.after_call(memory, now), now)
-        if done and possible_actions.is_in_weekly_summary(task.decision.case, task.action):
-            intents.record_owner_told(ledger, own_intent.hint, now)
+        intents.update_intent(ledger, own_intent.id, own_intent.act, change, now)
+        for host_id in host_ids(task.decision.case.resource):  # its silence, too, counts from here
+            update_record(ledger, host_id, lambda record: record_updates.after_call(record, now), now)
         what = participle(task.decision.case.resource, task.action) if done else "failed"
-        ledger.add_history(HistoryEntry(id=own_intent.hint.id, when=now, what=what, by=task.run.id, because=because))
+        ledger.add_history(HistoryEntry(id=own_intent.id, when=now, what=what, by=task.run.id, because=because))
     except CloudError as error:
         task.errors.append(error)
     return outcome

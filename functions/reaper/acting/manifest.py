@@ -21,9 +21,10 @@ from urllib.parse import unquote
 from reaper.acting.contract import ActionFunctions, Manifest, any_members, part_of, unknown_member
 from reaper.errors import CloudError, Reason, SettingsError
 from reaper.ledger import opening
-from reaper.ledger.ledger import comparable_id
-from reaper.model import ManifestReference, StepName, Target
+from reaper.ledger.rows import comparable_id
+from reaper.model import StepName, Target
 from reaper.pending.lost import StoredManifest, digest_of
+from reaper.record import ManifestReference
 from reaper.stores.texts import TextStore, cloud_of, open_texts
 
 SCHEMA = 1

@@ -10,9 +10,11 @@ from datetime import datetime
 from reaper.acting.contract import OwnChanges, unchanged
 from reaper.errors import ActionWithdrawn, CloudError, Reason, errors_as_withdrawal
 from reaper.ledger.ledger import Ledger
-from reaper.model import Memory, Resource
+from reaper.ledger.rows import remembered_ids
+from reaper.model import Resource
 from reaper.pending import intents, stop_switch
 from reaper.pending.intents import Intent
+from reaper.record import Snoozes
 
 DIFFERENT_FIELDS = {
     "created": "creation time",
@@ -29,10 +31,11 @@ DIFFERENT_FIELDS = {
 class CallPermit:
     """Permission for the calls of one action: `contract.Permit`. `calls_made` counts those that were made, or may have been.
 
-    `resource`: what was read before the intent. `read` reads it again, and `look_again` checks everything again.
+    `resource`, `snoozes`: what was read before the intent. `read` reads the resource again, and `look_again` checks everything again.
     """
 
     resource: Resource
+    snoozes: Snoozes
     own_intent: Intent
     ledger: Ledger
     clock: Callable[[], datetime]
@@ -77,21 +80,17 @@ class CallPermit:
         return now
 
     def _require_unchanged_rows(self) -> None:
-        """One read of the stop switch, its row and its host's row. Raises ActionWithdrawn if no further call may be made."""
+        """One read of the stop switch, and of what the ledger has on it and its host. Raises ActionWithdrawn if no further call may be made."""
         now, resource = self.clock(), self.resource
         with errors_as_withdrawal("the ledger couldn't be read before the call"):
-            memories, switch = self.ledger.recall_with_row(intents.remembered_ids(resource), stop_switch.PAUSE_ROW, now)
+            recalled, switch = self.ledger.recall_with_row(remembered_ids(resource), stop_switch.PAUSE_ROW, now)
         if pause := stop_switch.pause_in_row(switch, now):
             raise ActionWithdrawn(stop_switch.paused_because(pause))
-        if memories.errors:
-            raise ActionWithdrawn(f"the ledger couldn't be read before the call: {memories.errors[0]}") from memories.errors[0]
-        if memories.get(resource.id, Memory()).version != self.own_intent.before.version + 1:
-            raise ActionWithdrawn("its ledger record changed a moment ago, and it may be snoozed")
-        host = intents.host_memory(resource, memories)
-        if host and host.snoozed_until and host.snoozed_until > now:
-            by = f" by {host.snoozed_by}" if host.snoozed_by else ""
-            raise ActionWithdrawn(f"its host was snoozed{by} a moment ago")
-        if because := intents.open_on_host_because(resource, memories):
+        if recalled.errors:
+            raise ActionWithdrawn(f"the ledger couldn't be read before the call: {recalled.errors[0]}") from recalled.errors[0]
+        if because := intents.changed_because(resource, recalled, self.own_intent.before.version + 1, self.snoozes, now):
+            raise ActionWithdrawn(because)
+        if because := intents.open_on_host_because(resource, recalled):
             raise ActionWithdrawn(because)
 
 

@@ -4,12 +4,11 @@ the ledger, and the plan once more from all that. If anything is not as it was w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
-from reaper import idle_period, limits, memory_updates, plan
+from reaper import idle_period, limits, plan, record_updates
 from reaper.acting.contract import NOTHING_EARLIER, Earlier
 from reaper.acting.manifest import Archive, previous_manifest
 from reaper.acting.task import Task, fresh_session
@@ -17,8 +16,9 @@ from reaper.assess import assess
 from reaper.case import Case
 from reaper.errors import ActionWithdrawn, CloudError, Reason, errors_as_withdrawal, gone_as_partial, odd_replies_as_errors
 from reaper.ledger.ledger import Ledger
-from reaper.ledger.update import update_memory, write_until_accepted
-from reaper.model import ENDING_ACTIONS, ManifestReference, Memory, Resource, Result, State, StepName
+from reaper.ledger.rows import Recalled, remembered_ids
+from reaper.ledger.update import update_record, write_until_accepted
+from reaper.model import ENDING_ACTIONS, Resource, Result, State, StepName
 from reaper.observation import Observation
 from reaper.observing.windows import observation_window, recent_since_by_id
 from reaper.pending import acted, holds, intents
@@ -29,6 +29,7 @@ from reaper.planning.valid_notice import void_because, without_void_notice
 from reaper.policy import owners
 from reaper.policy.rules import NOT_IN_ENFORCE_ONLY
 from reaper.policy.schema import Policy
+from reaper.record import Act, ManifestReference, Record, Snoozes
 
 
 def assess_again(resource: Resource, task: Task, *, after_wait: bool = False) -> Case:
@@ -58,41 +59,42 @@ def _observe_again(resource: Resource, task: Task, policy: Policy, now: datetime
     return observations[0]
 
 
-def recall_around(resource: Resource, task: Task) -> Mapping[str, Memory]:
-    """The memories of the resource and of its host. Raises ActionWithdrawn if any of them can't be read."""
+def recall_around(resource: Resource, task: Task) -> Recalled:
+    """What the ledger has on the resource and its host. Raises ActionWithdrawn if any of that can't be read."""
     with errors_as_withdrawal("its ledger record couldn't be read"):
-        memories = task.context.ledger.recall(intents.remembered_ids(resource), task.context.clock())
-        if memories.errors:
-            raise memories.errors[0]
-    return memories
+        recalled = task.context.ledger.recall(remembered_ids(resource), task.context.clock())
+        if recalled.errors:
+            raise recalled.errors[0]
+    return recalled
 
 
-def require_still_due(case: Case, memories: Mapping[str, Memory], task: Task) -> bool:
+def require_still_due(case: Case, recalled: Recalled, task: Task) -> bool:
     """Whether the action counts toward the caps. Raises ActionWithdrawn unless everything that led to it still holds for the case as it is now."""
     action, now = task.action, task.context.clock()
-    case = owners.with_present_owner(case, memories.get(case.resource.id), task.context.policy.owners.fallback)
-    memory = _require_same_step(task, case, memories, now)
-    return action in ENDING_ACTIONS and _require_no_hold(case, memory, task.context.ledger, now)
+    snoozes = recalled.snoozes(case.resource)
+    case = owners.with_present_owner(case, snoozes.own, task.context.policy.owners.fallback)
+    record = _require_same_step(task, case, recalled, snoozes, now)
+    return action in ENDING_ACTIONS and _require_no_hold(case, record, snoozes, task.context.ledger, now)
 
 
-def _require_same_step(task: Task, case: Case, memories: Mapping[str, Memory], now: datetime) -> Memory:
-    """The memory without a void notice. Raises ActionWithdrawn unless the plan asks for the same action on the resource as it is now. A notice
+def _require_same_step(task: Task, case: Case, recalled: Recalled, snoozes: Snoozes, now: datetime) -> Record:
+    """The record without a void notice. Raises ActionWithdrawn unless the plan asks for the same action on the resource as it is now. A notice
     that this look voids is removed: later runs may see nothing of the reason.
     """
     action, resource_id = task.action, case.resource.id
-    if action is not StepName.START and any(memory_updates.is_unsettled(memory) for memory in memories.values()):
+    records = [recalled.record(id_) for id_ in remembered_ids(case.resource)]
+    if action is not StepName.START and any(map(record_updates.is_unsettled, records)):
         raise ActionWithdrawn("an action on it was interrupted and isn't settled yet")
-    if because := intents.open_on_host_because(case.resource, memories):
+    if because := intents.open_on_host_because(case.resource, recalled):
         raise ActionWithdrawn(because)
-    host = intents.host_memory(case.resource, memories)
-    valid = partial(without_void_notice, case, now=now, host=host, announces=True)
-    memory = valid(memory=memories.get(resource_id, Memory()))
-    reported = possible_actions.with_snooze(idle_period.since_own_call(case, memory, now), memory, now, host)
-    step = plan.plan_step(reported, memory, now)
+    valid = partial(without_void_notice, case, snoozes=snoozes, now=now, announces=True)
+    record = valid(record=records[0])
+    reported = possible_actions.with_snooze(idle_period.since_own_call(case, record, now), snoozes, now)
+    step = plan.plan_step(reported, record, snoozes, now)
     if step.name is action:
-        return memory
+        return record
     with errors_as_withdrawal("its void notice couldn't be recorded"):
-        update_memory(task.context.ledger, resource_id, lambda stored: valid(memory=stored), now, memories.get(resource_id))
+        update_record(task.context.ledger, resource_id, lambda stored: valid(record=stored), now, records[0])
     raise ActionWithdrawn(_refused_because(action, reported, step.because, now))
 
 
@@ -110,7 +112,7 @@ def _refused_because(action: StepName, case: Case, step_because: str, now: datet
     return step_because
 
 
-def _require_no_hold(case: Case, memory: Memory, ledger: Ledger, now: datetime) -> bool:
+def _require_no_hold(case: Case, record: Record, snoozes: Snoozes, ledger: Ledger, now: datetime) -> bool:
     """Whether a stop or delete counts toward the caps: not what a release covers.
 
     Raises ActionWithdrawn if the action is on hold, if its notice lapsed by a jump, or if that can't be read.
@@ -120,9 +122,9 @@ def _require_no_hold(case: Case, memory: Memory, ledger: Ledger, now: datetime) 
     breakers = [] if is_stopped_by_hours(case) else holds.breakers_over(case, rows)
     if because := next((breaker.because for breaker in breakers if breaker.since), None):
         raise ActionWithdrawn(f"it is on hold since this was decided: {because}")
-    if void_because(case, memory, now, announces=True, lapsed=[breaker.lapsed_at for breaker in breakers]):
+    if void_because(case, record, snoozes, now, announces=True, lapsed=[breaker.lapsed_at for breaker in breakers]):
         raise ActionWithdrawn("its notice is from before the end of a jump of the idle share, so it needs a new one")
-    standing, is_released = holds.holds_over(case, rows), holds.is_released(case, memory, rows, now)
+    standing, is_released = holds.holds_over(case, rows), holds.is_released(case, record, rows, now)
     if standing and not is_released:
         raise ActionWithdrawn(f"it is on hold since this was decided: {standing[0][1].because}")
     return not is_released
@@ -151,19 +153,18 @@ def count_action(case: Case, task: Task) -> None:
         raise ActionWithdrawn(f"{because}; the next run decides again")
 
 
-def earlier_action(memory: Memory, archive: Archive) -> Earlier:
+def earlier_action(act: Act | None, archive: Archive) -> Earlier:
     """The earlier action whose manifest still stands, so that the new manifest can name it. It is named even if it can't be read.
 
     If all that the last action did was put back, it is the one before that.
     """
-    reference = memory_updates.manifest_reference(memory)
-    if memory.last_action is None or reference is None:
+    if act is None or act.manifest is None:
         return NOTHING_EARLIER
-    last = _read_earlier(reference, archive)
-    if memory.last_action_result is Result.REFUSED and last.manifest:
+    last = _read_earlier(act.manifest, archive)
+    if act.result is Result.REFUSED and last.manifest:
         before = previous_manifest(last.manifest)
         return _read_earlier(before, archive) if before else NOTHING_EARLIER
-    return replace(last, is_known=memory.last_action_result is Result.DONE)
+    return replace(last, is_known=act.result is Result.DONE)
 
 
 def _read_earlier(reference: ManifestReference, archive: Archive) -> Earlier:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from reaper import memory_updates, registry
+from reaper import record_updates, registry
 from reaper.acting.contract import ActionFunctions, Manifest, UndoResult
 from reaper.acting.manifest import (
     Archive,
@@ -21,11 +21,12 @@ from reaper.acting.manifest import (
     stored_manifest,
 )
 from reaper.errors import LEFT_ALONE, CloudError, Reason, SettingsError, odd_replies_as_errors
-from reaper.ledger.ledger import RETENTION, Ledger, comparable_id
-from reaper.ledger.rows import RESTORED, HistoryEntry
-from reaper.ledger.update import update_memory
-from reaper.model import ManifestReference, Memory, StepName, Target
+from reaper.ledger.ledger import RETENTION, Ledger
+from reaper.ledger.rows import RESTORED, HistoryEntry, comparable_id
+from reaper.ledger.update import update_record
+from reaper.model import StepName, Target
 from reaper.pending import lookup, lost
+from reaper.record import ManifestReference, Record
 from reaper.text import did_you_mean
 
 if TYPE_CHECKING:
@@ -89,9 +90,9 @@ def restore_resource(
     `address`: a manifest to use instead of the ledger's. The ledger has no hash of it, so it must be `is_trusted` by the person who restores.
     Raises SettingsError if there is no action to undo, CloudError if the ledger or the manifest can't be read.
     """
-    memory = context.ledger.memory(resource_id, context.clock())
-    own = memory_updates.manifest_reference(memory)
-    named = address or memory.lost_manifest or (own.address if own else None)
+    record = context.ledger.record(resource_id, context.clock())
+    own = record.act.manifest if record.act else None
+    named = address or record.lost_manifest or (own.address if own else None)
     if named is None:
         entries = context.ledger.history(resource_id, context.clock() - RETENTION)
         last = next((entry for entry in reversed(entries) if entry.what == RESTORED), None)
@@ -149,9 +150,9 @@ def undo_run(run_id: str, context: RestoreContext, deletes: bool = False) -> Ite
 
 
 def _undo_of_run(found: ManifestReference, manifest: Manifest, context: RestoreContext, deletes: bool) -> RestoreResult:
-    memory = context.ledger.memory(manifest.id, context.clock())
-    own = memory_updates.manifest_reference(memory)
-    if own is None or own.address != found.address or memory.last_action is not manifest.action:
+    act = context.ledger.record(manifest.id, context.clock()).act
+    own = act.manifest if act else None
+    if act is None or own is None or own.address != found.address or act.action is not manifest.action:
         return RestoreResult(id=manifest.id, left_because="not carried out, already undone, or followed by a later action")
     if found != own:
         return RestoreResult(id=manifest.id, error=changed_error(found.address))
@@ -174,26 +175,26 @@ def _restore(manifest: Manifest, address: str, context: RestoreContext) -> Resto
 def _settled_if_lost(resource_id: str, address: str, error: CloudError, context: RestoreContext) -> CloudError:
     """The error. If it is about a lost action that no other try would undo, that action is settled, and the error says so."""
     now, is_final = context.clock(), error.reason is Reason.GONE or error.code == LEFT_ALONE
-    if not is_final or context.ledger.memory(resource_id, now).lost_manifest != address:
+    if not is_final or context.ledger.record(resource_id, now).lost_manifest != address:
         return error
     lost.record_known(context.ledger, resource_id, stored_manifest(address).run, now, f"settled by {context.by}: {error}")
-    update_memory(context.ledger, resource_id, lambda memory: replace(memory, lost_manifest=None), now)
+    update_record(context.ledger, resource_id, lambda record: replace(record, lost_manifest=None), now)
     text = str(error).removeprefix(f"{error.operation}: ")
     return error.reworded(f"{text}; what {address} says wasn't restored, and it no longer blocks later actions")
 
 
 def _end_unfinished(resource_id: str, context: RestoreContext) -> None:
-    """Change the row of an action that a run left open, before it is undone: if that run still goes on, it makes no further call.
+    """Change the record of an action that a run left open, before it is undone: if that run still goes on, it makes no further call.
 
     What may be half done stays open until it is undone. If that fails, it still blocks every action, and the next run puts it back.
     """
     now = context.clock()
 
-    def end(memory: Memory) -> Memory:
-        is_open = memory_updates.is_interrupted(memory)
-        return memory_updates.after_call(memory, now) if is_open else memory_updates.closed_unknown(memory)
+    def end(record: Record) -> Record:
+        is_open = record_updates.is_interrupted(record)
+        return record_updates.after_call(record, now) if is_open else record_updates.closed_unknown(record)
 
-    update_memory(context.ledger, resource_id, end, now)
+    update_record(context.ledger, resource_id, end, now)
 
 
 def _undo_action(manifest: Manifest, context: RestoreContext) -> UndoResult:
@@ -233,19 +234,19 @@ def _record_undo(manifest: Manifest, address: str, undone: UndoResult, context: 
     """Record the undo, so that no action follows without a new notice. An undo to run again, and a later action, keep their manifest."""
     now = context.clock()
 
-    def forget(memory: Memory) -> Memory:
-        memory = memory if undone.run_again else replace(memory, lost_manifest=None)
-        is_final = memory.manifest_address == address and not undone.run_again
-        if is_final:
-            return memory_updates.after_undo(memory, now)
-        if memory_updates.is_interrupted(memory):
-            memory = memory_updates.with_unknown_result(memory)
-        return memory_updates.after_call(memory_updates.after_action(memory), now)
+    def forget(record: Record) -> Record:
+        record = record if undone.run_again else replace(record, lost_manifest=None)
+        named = record.act.manifest if record.act else None
+        if named and named.address == address and not undone.run_again:
+            return record_updates.after_undo(record, now)
+        if record_updates.is_interrupted(record):
+            record = record_updates.with_unknown_result(record)
+        ended = record_updates.after_call(record_updates.after_action(record), now)
+        return replace(ended, act=ended.act and replace(ended.act, told_at=ended.act.told_at or now))
 
     try:
         lost.record_known(context.ledger, manifest.id, manifest.run, now, f"restored by {context.by}")
-        update_memory(context.ledger, manifest.id, forget, now)
+        update_record(context.ledger, manifest.id, forget, now)
     except CloudError as error:
         raise error.reworded(f"{error}; the resource was restored anyway") from error
-    context.ledger.remove_unfinished(manifest.target, manifest.id)
     context.ledger.add_history(HistoryEntry(id=manifest.id, when=now, what=RESTORED, by=context.by, because=undone.because))

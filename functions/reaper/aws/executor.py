@@ -33,7 +33,8 @@ from reaper.aws.session import CloudSession, permission_of
 from reaper.aws.table import Deletion, Scaling, Table
 from reaper.errors import CloudError, Reason
 from reaper.kind import ActionSpec, StartStop, Undo
-from reaper.model import Resource, SideChange, StepName
+from reaper.model import Resource, StepName
+from reaper.record import SideChange
 
 
 def functions_of(table: Table) -> ActionFunctions[CloudSession]:

@@ -44,7 +44,8 @@ from reaper.aws.saved_autoscaling import (
 from reaper.aws.session import CloudSession
 from reaper.aws.table import Numbers, Row, Scaling, Table, Tags
 from reaper.errors import CloudError, Reason
-from reaper.model import Resource, SideChange, StepName
+from reaper.model import Resource, StepName
+from reaper.record import SideChange
 
 MINIMUM, AUTOSCALING = "minimum of ", "autoscaling of "
 IN_SERVICE = "InService"

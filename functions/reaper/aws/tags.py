@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from reaper.errors import CloudError, Reason
-from reaper.ledger.ledger import comparable_id
+from reaper.ledger.rows import comparable_id
 from reaper.model import PROTECTING_TAGS
 from reaper.policy.tags import plain_key
 

@@ -32,7 +32,8 @@ from reaper.azure.deployments import WRITE, WRITE_ENDPOINT, DeploymentDetails, e
 from reaper.azure.reader import State
 from reaper.azure.requests import ArmChange, Json, latest_known, parse_time
 from reaper.errors import ActionWithdrawn, CloudError, Reason
-from reaper.model import Resource, SideChange, StepName
+from reaper.model import Resource, StepName
+from reaper.record import SideChange
 
 if TYPE_CHECKING:
     from reaper.azure.session import CloudSession

@@ -113,7 +113,8 @@ def _explain_live(resource_id: str, base: Settings, policy: str | None, wide: bo
     context = explain.ExplainContext(
         policy=source.policy,
         now=now,
-        memories={one: recalled[one] for one in ids if one in recalled},
+        records={one: recalled.record(one) for one in ids if one in recalled},
+        snoozes={one: recalled.snooze(one) for one in ids if one in recalled},
         histories=partial(ledger.history, since=now - RETENTION, limit=explain.MAX_HISTORY),
     )
     text = explain.render(report, resource_id, context)

@@ -17,8 +17,9 @@ from reaper.doctor.context import DoctorContext, advice_for
 from reaper.errors import CloudError, ReaperError, Reason
 from reaper.ledger import opening
 from reaper.ledger.ledger import Ledger
-from reaper.model import Memory, Target
+from reaper.model import Target
 from reaper.pending.stop_switch import paused_because, read_pause
+from reaper.record import NO_RECORD
 from reaper.settings import require_kept_memory
 from reaper.stores.texts import open_texts
 
@@ -67,14 +68,14 @@ def _operations(context: DoctorContext, ledger: Ledger) -> list[Callable[[], obj
     reading: list[Callable[[], object]] = [
         lambda: ledger.read_row(MARKER),
         lambda: ledger.recall([MARKER], now),
-        lambda: ledger.unfinished(NO_PLACE, now),
+        lambda: ledger.recall_target(NO_PLACE, now),
     ]
     if not context.settings.mode.writes:
         return reading
     return [
         *reading,
         lambda: _write_and_read_row(context, ledger),
-        lambda: ledger.remember(MARKER, Memory(), VERSION_THAT_NEVER_WAS, now),
+        lambda: ledger.write_record(MARKER, NO_RECORD, VERSION_THAT_NEVER_WAS, now),
         lambda: ledger.take_lease(NO_PLACE, MARKER, now, LEASE),
         lambda: ledger.give_back_lease(NO_PLACE, MARKER),
     ]

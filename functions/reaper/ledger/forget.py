@@ -8,20 +8,39 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import partial
+from typing import Any
 
 from reaper.errors import CloudError, Reason
 from reaper.ledger.ledger import Ledger
-from reaper.ledger.rows import VALUE_PREFIX, history_from_row, valid_version
-from reaper.ledger.store import AtVersion, Category, Having, Row
+from reaper.ledger.rows import VALUE_PREFIX, document_columns, from_document, history_from_row, valid_version
+from reaper.ledger.store import AtVersion, Category, Row
+from reaper.record import Record, Snooze
 
 CATEGORIES = frozenset(Category) - {Category.LEASE, Category.STATISTICS, Category.TREND}
 """The rows that may name a person. Leases, statistics and the trend never do."""
 FORGOTTEN = "(forgotten)"
 """Replaces an address. No owner has it, so a notice that went to the address no longer counts and the next run sends another one."""
-PERSON_COLUMNS = frozenset({"snoozed_by", "by"})
-"""Columns that name a person in more words than the address: they are replaced as a whole."""
-RECIPIENT_COLUMN = "owner"
+FORMS: Mapping[Category, type[Record] | type[Snooze]] = {Category.RECORD: Record, Category.SNOOZE: Snooze}
+PERSON_FIELDS = frozenset(
+    {
+        "notice.to",
+        "notice.receipt",
+        "notice.escalated_to",
+        "claim.to",
+        "correction.to",
+        "act.owner",
+        "act.because",
+        "by",
+        "reason",
+        "disowned_by",
+    }
+)
+"""The fields of a record or a snooze that name a person, or are free text."""
+PERSON_COLUMN = "by"
+"""A column or field that names a person in more words than the address: it is replaced as a whole."""
+RECIPIENT_FIELD = "act.owner"
 """The recipient of a mail that is still to be sent: it is removed, so that nothing is sent there."""
 FIXED_COLUMNS = frozenset({"id", "when", "kind", "name", "region", "run", "action", "at"})
 """Columns that say what a row is about."""
@@ -59,16 +78,15 @@ def forget_address(ledger: Ledger, address: str) -> Iterator[ForgottenRow]:
 
 
 def _forget_in_row(row: Row, pattern: re.Pattern[str], ledger: Ledger) -> ForgottenRow | None:
-    new = {name: _redacted(name, text, row.key.category, pattern) for name, text in row.texts.items()}
-    changed = {name: text for name, text in new.items() if row.texts[name] != text}
-    if not changed:
-        return None
-    outcome = ForgottenRow(
-        sort=row.key.category,
-        id=row.texts.get("id", row.key.name),
-        columns=tuple(sorted(name.removeprefix(VALUE_PREFIX) for name in changed)),
-    )
+    outcome = ForgottenRow(sort=row.key.category, id=row.texts.get("id", row.key.name), columns=())
     try:
+        if form := FORMS.get(row.key.category):
+            return _forget_in_document(row, form, pattern, outcome, ledger)
+        new = {name: _redacted(name, text, pattern) for name, text in row.texts.items()}
+        changed = {name: text for name, text in new.items() if row.texts[name] != text}
+        if not changed:
+            return None
+        outcome = replace(outcome, columns=tuple(sorted(name.removeprefix(VALUE_PREFIX) for name in changed)))
         return outcome if _write_row(row, changed, ledger) else replace(outcome, error=CHANGED)
     except CloudError as failure:
         if failure.reason is not Reason.UNREADABLE:
@@ -76,22 +94,61 @@ def _forget_in_row(row: Row, pattern: re.Pattern[str], ledger: Ledger) -> Forgot
         return replace(outcome, error=str(failure))
 
 
-def _write_row(row: Row, changed: Mapping[str, str | None], ledger: Ledger) -> bool:
+def _forget_in_document(
+    row: Row, form: type[Record] | type[Snooze], pattern: re.Pattern[str], outcome: ForgottenRow, ledger: Ledger
+) -> ForgottenRow | None:
+    """Only what names a person or is free text is changed, never an ID or a name. Raises CloudError if it can't be read."""
+    if not any(pattern.search(text) for text in row.texts.values()):
+        return None
+    document_form: Any = form
+    noun: Record | Snooze = from_document(document_form, row, f"the {row.key.category} of {outcome.id}")
+    changed: list[str] = []
+    new = _redacted_noun(noun, pattern, changed)
+    if not changed:
+        return None
+    outcome = replace(outcome, columns=tuple(sorted(changed)))
+    condition = AtVersion(version=noun.version)
+    is_written = ledger.store.put(row.key, document_columns(outcome.id, new), row.touched, condition)
+    return outcome if is_written else replace(outcome, error=CHANGED)
+
+
+def _redacted_noun(noun: Any, pattern: re.Pattern[str], changed: list[str], path: str = "") -> Any:
+    """The noun without the address. The names of the fields that had it are added to `changed`."""
+    new = {}
+    for field in fields(noun):
+        value, name = getattr(noun, field.name), f"{path}{field.name}"
+        if is_dataclass(value):
+            new[field.name] = _redacted_noun(value, pattern, changed, f"{name}.")
+            continue
+        if name not in PERSON_FIELDS or value is None:
+            continue
+        redact = partial(_without_address, name, pattern=pattern)
+        new[field.name] = tuple(map(redact, value)) if isinstance(value, tuple) else redact(value)
+        if new[field.name] != value:
+            changed.append(name)
+    return replace(noun, **new)
+
+
+def _without_address(name: str, text: str, pattern: re.Pattern[str]) -> str | None:
+    if not pattern.search(text):
+        return text
+    if name == RECIPIENT_FIELD:
+        return None
+    return FORGOTTEN if name == PERSON_COLUMN else pattern.sub(FORGOTTEN, text)
+
+
+def _write_row(row: Row, changed: Mapping[str, str], ledger: Ledger) -> bool:
     """Write what changed, and leave the row's retention as it is. Returns False if another writer came first."""
     if row.key.category is Category.HISTORY:
         ledger.add_history(history_from_row({**row.texts, **changed}))
         ledger.store.delete(row.key)
         return True
-    condition: AtVersion | Having = Having(column="at", text=row.texts.get("at", ""))
-    if row.key.category is not Category.OPEN:
-        condition = AtVersion(version=valid_version(row.version, f"the {row.key.category} of {row.key.name}"))
+    condition = AtVersion(version=valid_version(row.version, f"the {row.key.category} of {row.key.name}"))
     return ledger.store.change(row.key, changed, None, condition)
 
 
-def _redacted(name: str, text: str, category: Category, pattern: re.Pattern[str]) -> str | None:
-    """The text without the address; None if the column goes."""
+def _redacted(name: str, text: str, pattern: re.Pattern[str]) -> str:
+    """The text of a column without the address."""
     if name in FIXED_COLUMNS or not pattern.search(text):
         return text
-    if category is Category.OPEN and name == RECIPIENT_COLUMN:
-        return None
-    return FORGOTTEN if name.removeprefix(VALUE_PREFIX) in PERSON_COLUMNS else pattern.sub(FORGOTTEN, text)
+    return FORGOTTEN if name.removeprefix(VALUE_PREFIX) == PERSON_COLUMN else pattern.sub(FORGOTTEN, text)

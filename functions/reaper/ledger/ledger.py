@@ -1,4 +1,4 @@
-"""What is remembered between sweeps, over rows: memories, hints, named rows, leases, statistics and history.
+"""What is remembered between sweeps, over rows: records, snoozes, named rows, leases, statistics and history.
 
 Resources themselves are never written to. Azure compares resource IDs without regard to case, and so does the ledger; ARNs are compared
 exactly, except for the type in the ARN of a Studio app.
@@ -7,8 +7,7 @@ exactly, except for the type in the ARN of a Studio app.
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
@@ -16,20 +15,26 @@ from hashlib import sha256
 from reaper.errors import CloudError, Reason
 from reaper.idle_period import VOID_AHEAD
 from reaper.ledger import rows
-from reaper.ledger.rows import HistoryEntry, NamedRow, Recalled, RunStatistics, Unfinished, Visit, sortable_time
+from reaper.ledger.rows import (
+    HistoryEntry,
+    NamedRow,
+    Recalled,
+    RunStatistics,
+    Visit,
+    comparable_id,
+    sortable_time,
+)
 from reaper.ledger.store import LAST_NAME, NEVER, AtVersion, Category, FreeFor, Having, Key, Row, RowStore
-from reaper.model import Memory, Target
+from reaper.model import Target
+from reaper.record import Act, Record, Snooze
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 RETENTION = timedelta(days=400)
-"""How long an entry is retained after its last write. A snooze that ends later counts as written when it ends."""
-SNOOZE_FIELDS = frozenset(
-    {"snoozed_until", "snoozed_at", "snoozed_by", "snooze_reason", "disowned_by", "disowned_at", "written_at"}
-)
-"""The fields that the page of a snooze link writes."""
+"""How long a row is retained from the moment it was touched. A snooze that ends later counts as touched when it ends."""
+KEPT_FOR = timedelta(days=60)
+"""How long a record is retained after its last write if it has no action, manifest or lost manifest: those last for RETENTION."""
 NEWEST_FIRST_BASE = 10**19
 """Partitions are read in ascending order, so the names of statistics and of the history count down from here."""
-_STUDIO_APP_ARN = re.compile(r"(arn:[^:]+:sagemaker:[^:]*:[^:]*:app/[^/]+/[^/]+/)([^/]+)(/.+)", re.DOTALL)
 
 
 class Ledger:
@@ -43,59 +48,51 @@ class Ledger:
         self.deployment = deployment
 
     def recall(self, ids: Iterable[str], now: datetime) -> Recalled:
-        """The memories of these resources that are still retained at `now`, by ID as given. An unreadable one raises when it is asked for."""
-        key_by_id = {resource_id: memory_key(resource_id) for resource_id in ids}
-        return _memories(key_by_id, self.store.get_many(set(key_by_id.values())), now)
+        """What is retained at `now` about these resources, read by key in as few requests as the store can."""
+        keys = {key for resource_id in ids for key in resource_keys(resource_id)}
+        return _recalled(self.store.get_many(keys), now)
 
-    def memory(self, resource_id: str, now: datetime) -> Memory:
-        """The memory of one resource; an empty one if there is none. Raises CloudError also if it can't be read."""
-        memory: Memory = self.recall([resource_id], now).get(resource_id, Memory())
-        return memory
+    def record(self, resource_id: str, now: datetime) -> Record:
+        """The record of one resource; an empty one if there is none. Raises CloudError also if it, or its snooze, can't be read."""
+        return self.recall([resource_id], now).record(resource_id)
+
+    def snooze(self, resource_id: str, now: datetime) -> Snooze:
+        """What a person said about one resource; empty if nothing. Raises CloudError also if it can't be read."""
+        return self.recall([resource_id], now).snooze(resource_id)
 
     def recall_with_row(self, ids: Iterable[str], name: str, now: datetime) -> tuple[Recalled, NamedRow]:
-        """The same memories and a named row, all read after this call, in one request if the store can."""
-        key_by_id, row_key = {resource_id: memory_key(resource_id) for resource_id in ids}, _state_key(name)
-        stored = self.store.get_many({row_key, *key_by_id.values()})
-        return _memories(key_by_id, stored, now), _named_row(stored.get(row_key), name)
+        """The same and a named row, all read after this call, in one request if the store can."""
+        keys, row_key = {key for resource_id in ids for key in resource_keys(resource_id)}, _state_key(name)
+        stored = self.store.get_many({row_key, *keys})
+        named = stored.pop(row_key, None)
+        return _recalled(stored, now), _named_row(named, name)
 
-    def remember(
-        self, resource_id: str, memory: Memory, expected_version: int, now: datetime, fields: Collection[str] | None = None
-    ) -> bool:
-        """Write `memory` if the stored version is still `expected_version` (0: no memory), and raise the version by one.
+    def write_record(self, resource_id: str, record: Record, expected_version: int, now: datetime) -> bool:
+        """Write the record if the stored version is still `expected_version` (0: no record), and raise the version by one.
 
-        Sets or removes only columns that this version of the product knows, and of these only `fields` if given: a forgotten memory that is
-        still stored is only replaced as a whole. Ignores `memory.version`. `now` becomes the row's `written_at`, unless a fast clock wrote a later one.
-        Returns False if the version changed: nothing was written; recall and decide again.
+        Ignores `record.version`. `now` becomes its `written_at`, unless a fast clock wrote a later one. Returns False if the version changed:
+        nothing was written; recall and decide again.
         """
-        ahead = memory.written_at is not None and now < memory.written_at <= now + VOID_AHEAD
-        columns = rows.memory_columns(replace(memory, written_at=memory.written_at if ahead else now), fields)
-        lapsed_before = _retained_since(now) if fields is None or expected_version else None
-        touched = sortable_time(max(now, memory.snoozed_until or now))
-        condition = AtVersion(version=expected_version, lapsed_before=lapsed_before)
-        return self.store.change(memory_key(resource_id), {"id": resource_id, **columns}, touched, condition)
+        ahead = record.written_at is not None and now < record.written_at <= now + VOID_AHEAD
+        written = record if ahead else replace(record, written_at=now)
+        kept_for = RETENTION if record.act or record.lost_manifest else KEPT_FOR
+        key, touched = record_key(resource_id), sortable_time(now - RETENTION + kept_for)
+        condition = AtVersion(version=expected_version, lapsed_before=_retained_since(now))
+        return self.store.put(key, rows.document_columns(resource_id, written), touched, condition)
 
-    def unfinished(self, target: Target, now: datetime) -> list[Unfinished]:
-        """Every hint of an unfinished action in the target, oldest first."""
-        place = target_text(target)
-        stored = self.store.query(Category.OPEN, "", f"{place} ", f"{place}!")
-        since = _retained_since(now)
-        hints = [rows.unfinished_from_row(row.columns, target) for row in stored if not row.is_lapsed(since)]
-        return sorted(hints, key=lambda hint: (hint.at, hint.id))
+    def write_snooze(self, resource_id: str, snooze: Snooze, expected_version: int, now: datetime) -> bool:
+        """Write what a person said, as `write_record` does. It is retained until its snooze has ended for RETENTION."""
+        touched = sortable_time(max(now, snooze.until or now))
+        condition = AtVersion(version=expected_version, lapsed_before=_retained_since(now))
+        return self.store.put(snooze_key(resource_id), rows.document_columns(resource_id, snooze), touched, condition)
 
-    def unfinished_targets(self, now: datetime) -> list[Target]:
-        """Every target with a hint, whether a run still sweeps it or not."""
-        stored = self.store.query(Category.OPEN, "")
-        since = _retained_since(now)
-        places = {row.key.name.partition(" ")[0] for row in stored if not row.is_lapsed(since)}
-        return [target_from_text(place) for place in sorted(places)]
-
-    def add_unfinished(self, entry: Unfinished) -> None:
-        """Add a hint before an action begins. Replaces an earlier hint for the same target and ID."""
-        self.store.put(_hint_key(entry.target, entry.id), rows.columns_of(entry), sortable_time(entry.at))
-
-    def remove_unfinished(self, target: Target, resource_id: str) -> None:
-        """Remove the hint, if there is one."""
-        self.store.delete(_hint_key(target, resource_id))
+    def recall_target(self, target: Target, now: datetime) -> Recalled:
+        """What is retained at `now` about every resource in the target, listed or not: two queries."""
+        place = target.account.lower() if target.region is None else f"{target.account} {target.region}"
+        stored = [row for category in (Category.RECORD, Category.SNOOZE) for row in self.store.query(category, place)]
+        # A long name may be shortened in the store.
+        named = {Key(row.key.category, place, comparable_id(row.texts.get("id", row.key.name))): row for row in stored}
+        return _recalled(named, now)
 
     def read_row(self, name: str) -> NamedRow:
         """The named row, empty if there is none. Named rows are never forgotten. A row that can't be read raises CloudError."""
@@ -168,7 +165,7 @@ class Ledger:
         """The IDs of everything with an action or an undo on record. Reads every row: for a person with rights of their own, never for a run."""
         since, ids = _retained_since(now), {}
         for row in self.store.scan():
-            is_action = row.key.category is Category.MEMORY and rows.COLUMNS["last_action_run"] in row.texts
+            is_action = _act_in(row) is not None
             is_undo = row.key.category is Category.HISTORY and row.texts.get("what") == rows.RESTORED
             if (is_action or is_undo) and "id" in row.texts and not row.is_lapsed(since):
                 ids[comparable_id(row.texts["id"])] = row.texts["id"]
@@ -176,9 +173,8 @@ class Ledger:
 
     def runs_like(self, beginning: str) -> list[str]:
         """The runs whose last actions are on record and whose ID begins so. Reads every row, as `acted_on` does."""
-        column = rows.COLUMNS["last_action_run"]
-        found = (row.texts.get(column, "") for row in self.store.scan() if row.key.category is Category.MEMORY)
-        return sorted({run for run in found if run.startswith(beginning)})
+        acts = filter(None, map(_act_in, self.store.scan()))
+        return sorted({act.run for act in acts if act.run.startswith(beginning)})
 
     def forget_before(self, moment: datetime) -> int:
         """Delete entries last written before `moment`, except snoozes that end later. Returns how many. Call it after every sweep."""
@@ -187,18 +183,6 @@ class Ledger:
     def close(self) -> None:
         """Close files and connections."""
         self.store.close()
-
-
-def comparable_id(resource_id: str) -> str:
-    """The form in which IDs are compared and stored: ARM IDs, which begin with a slash, in lower case; ARNs unchanged.
-
-    Only the type in the ARN of a Studio app is lowered, because AWS spells it both `jupyterlab` and `JupyterLab`.
-    https://learn.microsoft.com/en-us/azure/azure-resource-manager/management/overview (resource names)
-    """
-    if resource_id.startswith("/"):
-        return resource_id.lower()
-    app = _STUDIO_APP_ARN.fullmatch(resource_id) if ":app/" in resource_id else None
-    return f"{app[1]}{app[2].lower()}{app[3]}" if app else resource_id
 
 
 def target_text(target: Target) -> str:
@@ -212,19 +196,29 @@ def target_from_text(text: str) -> Target:
     return Target(cloud=cloud, account=account, region=None if region == "-" else region)
 
 
-def memory_key(resource_id: str) -> Key:
-    """Memories of one subscription, or of one AWS account and region, lie together: a store may read them together."""
+def resource_keys(resource_id: str) -> tuple[Key, Key]:
+    """The keys of the record and of the snooze of a resource."""
+    return record_key(resource_id), snooze_key(resource_id)
+
+
+def record_key(resource_id: str) -> Key:
+    """The key of a record: it follows from the ID alone."""
+    return Key(Category.RECORD, *_place_and_name(resource_id))
+
+
+def snooze_key(resource_id: str) -> Key:
+    """The key of a snooze."""
+    return Key(Category.SNOOZE, *_place_and_name(resource_id))
+
+
+def _place_and_name(resource_id: str) -> tuple[str, str]:
+    """What lies in one subscription, or in one AWS account and region, lies together: it is recalled by one query."""
     same = comparable_id(resource_id)
     if same.startswith("/"):
         parts = same.split("/")
-        return Key(Category.MEMORY, parts[2] if parts[1] == "subscriptions" and len(parts) > 2 else "other", same)
+        return (parts[2] if parts[1] == "subscriptions" and len(parts) > 2 else "other"), same
     parts = same.split(":", 5)
-    return Key(Category.MEMORY, f"{parts[4]} {parts[3]}" if len(parts) == 6 and parts[0] == "arn" else "other", same)
-
-
-def _hint_key(target: Target, resource_id: str) -> Key:
-    """All hints are one partition, ordered by target."""
-    return Key(Category.OPEN, "", f"{target_text(target)} {comparable_id(resource_id)}")
+    return (f"{parts[4]} {parts[3]}" if len(parts) == 6 and parts[0] == "arn" else "other"), same
 
 
 def _state_key(name: str) -> Key:
@@ -247,23 +241,36 @@ def _newest_first(when: datetime) -> str:
     return f"{NEWEST_FIRST_BASE - (when - EPOCH) // timedelta(microseconds=1):020d}"
 
 
-def _memories(key_by_id: Mapping[str, Key], stored: Mapping[Key, Row], now: datetime) -> Recalled:
-    """The rows as memories. An unreadable row doesn't affect the others."""
+def _recalled(stored: Mapping[Key, Row], now: datetime) -> Recalled:
+    """What the rows say, by ID. An unreadable row doesn't affect the others."""
     since = _retained_since(now)
-    memories: dict[str, Memory] = {}
+    records: dict[str, Record] = {}
+    snoozes: dict[str, Snooze] = {}
     unreadable: dict[str, CloudError] = {}
-    for resource_id, key in key_by_id.items():
-        row = stored.get(key)
-        if row is None or row.is_lapsed(since):
+    for key, row in stored.items():
+        if row.is_lapsed(since):
             continue
         try:
-            memories[resource_id] = rows.memory_from_row(row.columns, row.version, resource_id)
+            if key.category is Category.RECORD:
+                records[key.name] = rows.from_document(Record, row, f"the ledger record of {key.name}")
+            else:
+                snoozes[key.name] = rows.from_document(Snooze, row, f"the snooze of {key.name}")
         except CloudError as error:
             if error.reason is not Reason.UNREADABLE:
                 raise
-            unreadable[resource_id] = error
-    return Recalled(memories, unreadable)
+            unreadable[key.name] = error
+    return Recalled(records, snoozes, unreadable)
 
 
 def _named_row(row: Row | None, name: str) -> NamedRow:
     return rows.named_row(row.columns, row.version, name) if row else NamedRow()
+
+
+def _act_in(row: Row) -> Act | None:
+    """The last action in a row; None if it is about something else, or can't be read."""
+    if row.key.category is not Category.RECORD:
+        return None
+    try:
+        return rows.from_document(Record, row, row.key.name).act
+    except CloudError:
+        return None

@@ -17,7 +17,7 @@ from reaper.ledger.ledger import Ledger
 from reaper.ledger.rows import NamedRow
 from reaper.ledger.update import write_until_accepted
 
-FORMAT, FORMAT_ROW = 2, "format"
+FORMAT, FORMAT_ROW = 3, "format"
 """The format that this version writes, and the named row that says so. It names the ledger's deployment, too."""
 MAX_DEPLOYMENT = 1024
 MODULE_BY_SCHEME = {
@@ -82,13 +82,16 @@ def ensure_format(ledger: Ledger) -> None:
 def require_known_format(ledger: Ledger) -> NamedRow:
     """The format row of a ledger that this version and this deployment can write to. Without REAPER_DEPLOYMENT it may be any deployment's.
 
-    Raises SettingsError if it is another deployment's or a newer version's ledger, CloudError if its format can't be read.
+    Raises SettingsError if it is another deployment's or another version's ledger, CloudError if its format can't be read.
     """
     row = ledger.read_row(FORMAT_ROW)
-    number = row.values.get("number", "1")
-    if not number.isdecimal() or int(number) > FORMAT:
+    number = row.values.get("number", str(FORMAT))
+    if number != str(FORMAT):
+        is_older = number.isdecimal() and int(number) < FORMAT
+        lost = "delete its rows to start over: notices, snoozes, history and savings are lost, and `reaper restore --manifest` still undoes actions"
+        remedy = lost if is_older else "install a newer version"
         raise SettingsError(
-            f"the ledger has format {number}, but this version of ML Idle Reaper only knows format {FORMAT}; install a newer version"
+            f"the ledger has format {number}, but this version of ML Idle Reaper only knows format {FORMAT}; {remedy}"
         )
     owner = row.values.get("deployment", ledger.deployment)
     if ledger.deployment not in {"", owner}:

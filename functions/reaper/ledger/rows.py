@@ -1,4 +1,4 @@
-"""What the ledger's rows say: their nouns, and how each is turned into columns of strings and back.
+"""What the ledger's rows say: their nouns, and how each is turned into columns of strings, or into a document, and back.
 
 Every row that was ever stored must be read, or be reported as unreadable; it must never look like no row.
 """
@@ -6,18 +6,21 @@ Every row that was ever stored must be read, or be reported as unreadable; it mu
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from dataclasses import fields as fields_of
 from datetime import UTC, datetime
 from functools import cache
 from types import UnionType
-from typing import TYPE_CHECKING, Annotated, Any, NotRequired, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypeVar, get_args, get_origin, get_type_hints
 
 from reaper.errors import CloudError, Reason
-from reaper.model import Memory, SideChange, StepName, Target
+from reaper.ledger.store import Row
+from reaper.model import Resource, Target
 from reaper.policy import office_hours
+from reaper.record import Record, Snooze, Snoozes
 from reaper.text import DOLLARS, LIST_PRICES, validation_text
 
 if TYPE_CHECKING:
@@ -27,48 +30,14 @@ VALUE_PREFIX = "v_"
 """Begins the columns of a named row's values."""
 RESTORED = "restored"
 """What the history calls an undo."""
-COLUMNS: Mapping[str, str] = {
-    "idle_since": "idle_since",
-    "last_seen_idle_at": "idle_seen",
-    "warned_at": "warned_at",
-    "notice_receipt": "receipt",
-    "notified_owner": "told",
-    "notified_fingerprint": "shape",
-    "reminded_at": "reminded_at",
-    "reminders": "reminders",
-    "escalated_at": "escalated_at",
-    "escalated_to": "escalated_to",
-    "announced_action": "announced",
-    "act_not_before": "promised",
-    "enrolment_digest": "enrolled",
-    "claimed_since": "claimed",
-    "claimed_until": "claim_end",
-    "claimed_to": "claim_told",
-    "wrong_hour": "wrong_hour",
-    "wrong_notice_at": "wrong_at",
-    "wrong_notice_to": "wrong_told",
-    "snoozed_until": "snoozed_until",
-    "snoozed_at": "snoozed_at",
-    "snoozed_by": "snoozed_by",
-    "snooze_reason": "snoozed_why",
-    "disowned_by": "disowned",
-    "disowned_at": "disowned_at",
-    "last_action": "last_act",
-    "last_action_at": "acted_at",
-    "manifest_address": "manifest",
-    "manifest_sha256": "manifest_sha256",
-    "last_action_run": "act_run",
-    "last_action_result": "act_result",
-    "last_action_because": "act_because",
-    "last_action_part": "act_part",
-    "last_action_told_at": "act_told",
-    "last_action_changes": "act_changes",
-    "last_action_created": "act_created",
-    "last_call_at": "called_at",
-    "lost_manifest": "lost_manifest",
-    "written_at": "written",
-}
-"""The column that stores each field of a memory. A field may be renamed; a column that was ever written never is."""
+LONG_AGO = datetime.min.replace(tzinfo=UTC)
+_STUDIO_APP_ARN = re.compile(r"(arn:[^:]+:sagemaker:[^:]*:[^:]*:app/[^/]+/[^/]+/)([^/]+)(/.+)", re.DOTALL)
+DOCUMENT = "document"
+"""The column of what is written as a document: a record, or a snooze."""
+MAX_TEXT = 300
+"""The length of a text for people in a document."""
+
+Stored = TypeVar("Stored", Record, Snooze)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,21 +61,6 @@ class HistoryEntry:
     what: str
     by: str
     because: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unfinished:
-    """A hint of an action whose owner doesn't know the result yet: enough to notify them even if it is no longer listed."""
-
-    target: Target
-    id: str
-    kind: str
-    name: str
-    region: str
-    owner: str | None
-    action: StepName
-    run: str
-    at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,58 +103,119 @@ class NamedRow:
     version: int = 0
 
 
-class Recalled(dict[str, Memory]):
-    """The readable memories by resource ID.
+class Recalled:
+    """The records and snoozes of some resources, by comparable ID.
 
-    A memory that exists but can't be read may be a snooze, so it must never look like no memory: asking for it raises CloudError.
+    One that exists but can't be read may protect, so it must never look like none: asking for it raises CloudError.
     """
 
-    def __init__(self, memories: Mapping[str, Memory], unreadable: Mapping[str, CloudError]) -> None:
-        super().__init__(memories)
-        self._errors = dict(unreadable)
-
-    @property
-    def unreadable(self) -> frozenset[str]:
-        """The IDs whose memory can't be read. Leave these resources alone, and report them."""
-        return frozenset(self._errors)
+    def __init__(
+        self,
+        records: Mapping[str, Record] | None = None,
+        snoozes: Mapping[str, Snooze] | None = None,
+        unreadable: Mapping[str, CloudError] | None = None,
+    ) -> None:
+        self._errors = dict(unreadable or {})
+        self._records = {id_: record for id_, record in (records or {}).items() if id_ not in self._errors}
+        self._snoozes = {id_: snooze for id_, snooze in (snoozes or {}).items() if id_ not in self._errors}
 
     @property
     def errors(self) -> list[CloudError]:
-        """Why each of them can't be read."""
+        """Why each of the unreadable ones can't be read."""
         return list(self._errors.values())
 
+    @property
+    def readable(self) -> Mapping[str, Record]:
+        """The records that can be read, by comparable ID."""
+        return self._records
+
+    def __contains__(self, resource_id: str) -> bool:
+        """Whether anything is stored about the resource."""
+        id_ = comparable_id(resource_id)
+        return id_ in self._records or id_ in self._snoozes or id_ in self._errors
+
+    def is_unreadable(self, *ids: str) -> bool:
+        """Whether the record or the snooze of any of these can't be read. Leave such a resource alone, and report it."""
+        return any(comparable_id(resource_id) in self._errors for resource_id in ids)
+
+    def record(self, resource_id: str) -> Record:
+        """The record, an empty one if there is none. Raises CloudError if it can't be read."""
+        return self._records.get(self._readable_id(resource_id), Record())
+
+    def snooze(self, resource_id: str) -> Snooze:
+        """What a person said about it, empty if nothing. Raises CloudError if it can't be read."""
+        return self._snoozes.get(self._readable_id(resource_id), Snooze())
+
+    def snoozes(self, resource: Resource) -> Snoozes:
+        """What people said about it and its host. If both forms of the host's ID have a snooze, the longer one. Raises CloudError."""
+        hosts = [self.snooze(host_id) for host_id in host_ids(resource)]
+        host = max(hosts, key=lambda snooze: snooze.until or LONG_AGO, default=Snooze())
+        return Snoozes(own=self.snooze(resource.id), host=host)
+
     def with_newer(self, newer: Recalled) -> Recalled:
-        """These memories, with the newer ones in their place. What couldn't be read once stays unreadable."""
-        errors = self._errors | newer._errors
-        return Recalled({**{id_: memory for id_, memory in self.items() if id_ not in errors}, **newer}, errors)
+        """These, with the newer ones in their place. What couldn't be read once stays unreadable."""
+        return Recalled(self._records | newer._records, self._snoozes | newer._snoozes, self._errors | newer._errors)
 
-    def __missing__(self, resource_id: str) -> Memory:
-        raise self._errors.get(resource_id) or KeyError(resource_id)
+    def _readable_id(self, resource_id: str) -> str:
+        id_ = comparable_id(resource_id)
+        if id_ in self._errors:
+            raise self._errors[id_]
+        return id_
 
-    def get(self, resource_id: str, default: Any = None) -> Any:
-        """The memory, or `default` if there is none. Raises CloudError if there is one that can't be read."""
-        return default if resource_id not in self and resource_id not in self._errors else self[resource_id]
+
+def comparable_id(resource_id: str) -> str:
+    """The form in which IDs are compared and stored: ARM IDs, which begin with a slash, in lower case; ARNs unchanged.
+
+    Only the type in the ARN of a Studio app is lowered, because AWS spells it both `jupyterlab` and `JupyterLab`.
+    https://learn.microsoft.com/en-us/azure/azure-resource-manager/management/overview (resource names)
+    """
+    if resource_id.startswith("/"):
+        return resource_id.lower()
+    app = _STUDIO_APP_ARN.fullmatch(resource_id) if ":app/" in resource_id else None
+    return f"{app[1]}{app[2].lower()}{app[3]}" if app else resource_id
+
+
+def host_ids(resource: Resource) -> Sequence[str]:
+    """The IDs under which its host may be recorded: some old ARNs are in lower case, although the host's name isn't."""
+    host = resource.host_id
+    return list(dict.fromkeys([host, host.lower()])) if host else []
+
+
+def remembered_ids(resource: Resource) -> Sequence[str]:
+    """The IDs of everything stored that may protect it: its own and its host's."""
+    return [resource.id, *host_ids(resource)]
+
+
+def document_columns(resource_id: str, noun: Record | Snooze) -> dict[str, str]:
+    """A record or snooze as columns, without its version. Texts for people are cut. Raises ValueError for what no run could read again."""
+    form: Any = type(noun)
+    text = adapter(form).dump_json(replace(_without_long_texts(noun), version=0), exclude_defaults=True)
+    adapter(form).validate_json(text, strict=True)  # a time without a zone, for example
+    return {"id": resource_id, DOCUMENT: text.decode()}
+
+
+def from_document(form: type[Stored], row: Row, subject: str) -> Stored:
+    """The record or snooze in a row. Raises CloudError if it isn't exactly what this version writes."""
+    with _unreadable(subject):
+        noun: Any = form
+        stored: Stored = adapter(noun).validate_json(row.columns.get(DOCUMENT) or "", strict=True, extra="forbid")
+        return replace(stored, version=valid_version(row.version, subject))
+
+
+def _without_long_texts(noun: Record | Snooze) -> Record | Snooze:
+    if isinstance(noun, Snooze):
+        return replace(noun, by=_cut(noun.by), reason=_cut(noun.reason))
+    return replace(noun, act=noun.act and replace(noun.act, because=_cut(noun.act.because)))
+
+
+def _cut(text: str | None) -> str | None:
+    return f"{text[: MAX_TEXT - 1]}…" if text and len(text) > MAX_TEXT else text
 
 
 def columns_of(noun: Any) -> dict[str, str]:
     """The fields of a row's noun that have a value, as strings, without those of `_NOT_IN_ROW`."""
     values = {each.name: getattr(noun, each.name) for each in fields_of(noun) if each.name not in _NOT_IN_ROW}
     return {name: _column_text(value) for name, value in values.items() if value is not None}
-
-
-def memory_columns(memory: Memory, fields: Collection[str] | None = None) -> dict[str, str | None]:
-    """The columns of `fields` (None: all), as strings; None for a field without a value. The store keeps the version itself."""
-    values = {column: getattr(memory, field) for field, column in COLUMNS.items() if fields is None or field in fields}
-    return {column: None if value is None else _column_text(value) for column, value in values.items()}
-
-
-def memory_from_row(row: Mapping[str, Any], version: object, resource_id: str) -> Memory:
-    """The memory in a row, without columns of a later version. Raises CloudError if a column isn't readable, or isn't a string."""
-    subject = f"the ledger record of {resource_id}"
-    with _unreadable(subject):
-        columns = _row_of(Memory).validate_python(row)
-        stored = {field: columns[column] for field, column in COLUMNS.items() if column in columns}
-        return Memory(**stored, version=valid_version(version, subject))
 
 
 def named_row(columns: Mapping[str, Any], version: object, name: str) -> NamedRow:
@@ -230,12 +245,6 @@ def visit_from_row(columns: Mapping[str, Any], version: object) -> Visit:
         resources = [_row_of(VisitResource).validate_python(row) for row in (stored if isinstance(stored, list) else [stored])]
         office_hours.time_zone(values.get("tz", ""))
         return Visit(resources=tuple(VisitResource(**row) for row in resources), **_row_of(Visit).validate_python(values))
-
-
-def unfinished_from_row(row: Mapping[str, Any], target: Target) -> Unfinished:
-    """The hint in a row. Raises CloudError if it isn't readable."""
-    with _unreadable("a record of an unfinished action"):
-        return Unfinished(target=target, **{"owner": None, **_row_of(Unfinished).validate_python(row)})
 
 
 def statistics_from_row(row: Mapping[str, Any]) -> RunStatistics:
@@ -291,16 +300,7 @@ def _unreadable(subject: str) -> Iterator[None]:
 
 
 def _column_text(value: Any) -> str:
-    if isinstance(value, tuple):
-        return json.dumps([[change.what, change.before, change.ours] for change in value])
     return sortable_time(value) if isinstance(value, datetime) else str(value)
-
-
-def _parse_changes(text: str) -> tuple[SideChange, ...]:
-    try:
-        return tuple(SideChange(what=str(what), before=int(before), ours=int(ours)) for what, before, ours in json.loads(text))
-    except TypeError as error:
-        raise ValueError(f"{text!r} isn't a list of changes") from error
 
 
 @cache
@@ -321,13 +321,11 @@ def _row_of(noun: type) -> TypeAdapter[dict[str, Any]]:
     parsed: Mapping[Any, Any] = {
         str: text,
         datetime: Annotated[text, AfterValidator(parse_time)],
-        tuple[SideChange, ...]: Annotated[text, AfterValidator(_parse_changes)],
     }
     hints = get_type_hints(noun)
-    columns = COLUMNS if noun is Memory else {each.name: each.name for each in fields_of(noun) if each.name not in _NOT_IN_ROW}
     types = {}
-    for field_name, column in columns.items():
-        hint = hints[field_name]
+    for column in (each.name for each in fields_of(noun) if each.name not in _NOT_IN_ROW):
+        hint = hints[column]
         if is_optional := get_origin(hint) is UnionType:
             [hint] = [part for part in get_args(hint) if part is not type(None)]
         types[column] = NotRequired[parsed.get(hint, hint)] if is_optional else parsed.get(hint, hint)

@@ -19,8 +19,8 @@ NEVER = "9999-12-31T23:59:59.999999+00:00"
 class Category(StrEnum):
     """What a row is about."""
 
-    MEMORY = "memory"
-    OPEN = "open"
+    RECORD = "record"
+    SNOOZE = "snooze"
     HISTORY = "history"
     STATE = "state"
     LEASE = "lease"
@@ -31,7 +31,7 @@ class Category(StrEnum):
     TREND = "trend"
 
 
-READ_BY_KEY = frozenset({Category.MEMORY, Category.STATE, Category.LEASE, Category.VISIT})
+READ_BY_KEY = frozenset({Category.STATE, Category.LEASE, Category.VISIT})
 """The categories of which no partition is ever queried, so that a store may lay their rows where it likes."""
 
 

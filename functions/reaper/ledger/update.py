@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import TypeVar
 
 from reaper.errors import CloudError, Reason
 from reaper.ledger.ledger import Ledger
 from reaper.ledger.rows import NamedRow
-from reaper.model import Memory
+from reaper.record import Record, Snooze
 
 MAX_TRIES = 8
 """How often a write is tried before it counts as failed."""
@@ -28,26 +28,35 @@ def write_until_accepted(attempt: Callable[[], Written | None], subject: str) ->
     raise CloudError(Reason.REFUSED, "ledger", f"{subject}: other writers came first {MAX_TRIES} times in a row")
 
 
-def update_memory(
-    ledger: Ledger,
-    resource_id: str,
-    change: Callable[[Memory], Memory],
-    now: datetime,
-    known: Memory | None = None,
-    fields: Collection[str] | None = None,
-) -> Memory:
-    """Apply `change` to whatever memory is stored. Returns the memory as written; an unchanged memory isn't written.
+def update_record(
+    ledger: Ledger, resource_id: str, change: Callable[[Record], Record], now: datetime, known: Record | None = None
+) -> Record:
+    """Apply `change` to whatever record is stored. Returns the record as written; an unchanged one isn't written.
 
-    `known` is the memory as read before, which saves a read; `fields` are the only ones to write. Raises CloudError if the ledger fails or other writers always come first.
+    `known` is the record as read before, which saves a read. Raises CloudError if the ledger fails or other writers always come first.
     """
     first = [known] if known is not None else []
 
-    def attempt() -> Memory | None:
-        memory = first.pop() if first else ledger.memory(resource_id, now)
-        new = change(memory)
-        return new if new == memory or ledger.remember(resource_id, new, memory.version, now, fields) else None
+    def attempt() -> Record | None:
+        record = first.pop() if first else ledger.record(resource_id, now)
+        new = change(record)
+        return new if new == record or ledger.write_record(resource_id, new, record.version, now) else None
 
     return write_until_accepted(attempt, resource_id)
+
+
+def update_snooze(
+    ledger: Ledger, resource_id: str, change: Callable[[Snooze], Snooze], now: datetime, known: Snooze | None = None
+) -> Snooze:
+    """Apply `change` to whatever a person said, as `update_record` does."""
+    first = [known] if known is not None else []
+
+    def attempt() -> Snooze | None:
+        snooze = first.pop() if first else ledger.snooze(resource_id, now)
+        new = change(snooze)
+        return new if new == snooze or ledger.write_snooze(resource_id, new, snooze.version, now) else None
+
+    return write_until_accepted(attempt, f"the snooze of {resource_id}")
 
 
 def update_row(

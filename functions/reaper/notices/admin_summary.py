@@ -190,7 +190,7 @@ def compose_summary(
         held=len(actions.on_hold),
         more_holds=max(0, len(holds) - MAX_ROWS),
         over_budget=over_budget,
-        escalated=[(notice_item(f, context, for_admins=True), f.memory) for f in escalated],
+        escalated=[(notice_item(f, context, for_admins=True), f.record and f.record.notice) for f in escalated],
         accepted=accepted,
         newly_idle=_first_items(new, context, MAX_NEW_ROWS),
         unknown=_first_items(report.unknown, context, MAX_NEW_ROWS),
@@ -272,7 +272,7 @@ def _disowned_topic(finding: Finding) -> str:
 
 
 def _escalated(report: Report) -> Mapping[str, Finding]:
-    remembered = [(f, f.memory.escalated_at) for f in report.findings if f.memory]
+    remembered = [(f, f.record.notice.escalated_at) for f in report.findings if f.record and f.record.notice]
     return {f"escalated:{at}:{f.case.resource.id}": f for f, at in remembered if at}
 
 

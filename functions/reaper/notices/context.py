@@ -74,7 +74,7 @@ class Part:
 class NoticeRound:
     """`now` is the time of the decisions. `findings`: those of leased targets, by id, as they stand. `lost`: another run has taken over.
 
-    `memories`: None if the ledger couldn't be read; then nothing that takes a date from them is sent. `rows`: what failed in the reaper itself.
+    `recalled`: None if the ledger couldn't be read; then nothing that takes a date from them is sent. `rows`: what failed in the reaper itself.
     """
 
     run: Run
@@ -84,7 +84,7 @@ class NoticeRound:
     decisions: Mapping[str, Decision]
     findings: Mapping[str, Finding]
     jumps: Sequence[Breaker] = ()
-    memories: Recalled | None = None
+    recalled: Recalled | None = None
     deliveries: Sequence[Delivery] = ()
     rows: Sequence[Coverage] = ()
     lost: bool = False
@@ -96,8 +96,8 @@ class NoticeRound:
 
     @property
     def known(self) -> Recalled:
-        """The memories, or none if they couldn't be read."""
-        return Recalled({}, {}) if self.memories is None else self.memories
+        """What was recalled, or nothing if the ledger couldn't be read."""
+        return self.recalled or Recalled()
 
     def is_over(self) -> bool:
         """Whether the time for messages to owners is over."""
@@ -175,8 +175,7 @@ def notice_context(findings: Sequence[Finding], mails: NoticeRound) -> tuple[Not
         owners=mails.context.policy.owners,
         run_id=mails.run.id,
         currency=mails.context.policy.prices.shown_in,
-        # A plain copy: reading an unreadable row raises, and its resource gets no message anyway.
-        memories=dict(mails.known),
+        notified={f.case.resource.id: f.record.notice for f in mails.findings.values() if f.record and f.record.notice},
         location_settings=mails.context.location_settings,
     )
     rooms = [spec for spec in mails.context.policy.channels if isinstance(spec, Room) and Audience.OWNERS in spec.readers]
@@ -194,7 +193,7 @@ def _hours_history(
     history: dict[str, str] = {}
     errors: list[ReaperError] = []
     for finding in findings:
-        resource_id, last = finding.case.resource.id, idle_period.last_notice_at(context.memory(finding))
+        resource_id, last = finding.case.resource.id, idle_period.last_notice_at(context.notice(finding))
         if last is None or finding.step.name is not StepName.REMIND or not is_about_hours(finding, context):
             continue
         try:

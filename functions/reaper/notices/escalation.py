@@ -1,6 +1,6 @@
 """Sends escalations: once an owner was reminded so often that `escalate` in the policy asks for it, others get a mail about the resource.
 
-It is no notice. It moves no date, starts no grace, and has no owner's link. The resource's row remembers each addressee whose mail a channel
+It is no notice. It moves no date, starts no grace, and has no owner's link. The resource's record has each addressee whose mail a channel
 accepted, so each gets it once for one series of reminders. The next run tries again what was refused.
 """
 
@@ -14,9 +14,9 @@ from reaper import idle_period
 from reaper.case import Finding, money_of
 from reaper.coverage import own_row
 from reaper.errors import ReaperError
-from reaper.ledger.rows import HistoryEntry
-from reaper.ledger.update import update_memory
-from reaper.model import Memory, Resource, StepName
+from reaper.ledger.rows import HistoryEntry, Recalled
+from reaper.ledger.update import update_record
+from reaper.model import Resource, StepName
 from reaper.notices.channels.delivery import Misses, deliver, first_receipt
 from reaper.notices.chat_card import card_item
 from reaper.notices.context import NoticeRound, Part, attempt
@@ -32,6 +32,8 @@ from reaper.policy.schema import Escalate
 from reaper.policy.tags import tag_values
 from reaper.policy.values import ADMINS, TAG_ADDRESSEE
 from reaper.prices import price_basis
+from reaper.record import Notice, Record, Snooze, Snoozes
+from reaper.report.run_report import with_record
 from reaper.text import count_noun, tidy_line
 
 
@@ -39,12 +41,12 @@ def send_escalations(escalate: Escalate, notices: NoticeContext, mails: NoticeRo
     """Send each addressee one mail about up to MAX_RESOURCES resources. An addressee that no mail may go to is a row in the report."""
     waiting: dict[str, list[Finding]] = defaultdict(list)
     unsent: dict[str, list[str]] = defaultdict(list)
-    for finding in (f for f in mails.findings.values() if _is_due(f, None, escalate, mails)):
+    for finding in (f for f in mails.findings.values() if _is_due(f, Snoozes(own=f.snooze or Snooze()), escalate, mails)):
         addressees, problems = _addressees(finding.case.resource, escalate, mails)
-        pending = [to for to in addressees if to not in _reached(finding.memory)]
+        pending = [to for to in addressees if to not in _notice(finding).escalated_to]
         for to in pending:
             waiting[to].append(finding)
-        for problem in problems if pending or not _reached(finding.memory) else ():
+        for problem in problems if pending or not _notice(finding).escalated_to else ():
             unsent[problem].append(shown_name(finding.case.resource, 60))
     texts = [f"{count_noun(len(names), 'escalation')} not sent {why} (first: {names[0]})" for why, names in unsent.items()]
     mails = replace(mails, rows=(*mails.rows, own_row("escalations", "; ".join(texts)))) if texts else mails
@@ -68,12 +70,12 @@ def escalation_message(addressee: str, findings: Sequence[Finding], escalate: Es
     """The mail: what the owner was notified of and when, what it costs, what comes next, and what its reader can do."""
     to_admins, money = addressee == ADMINS, money_of(findings)
     audience = Audience.ADMINS if to_admins else Audience.OWNERS
-    context = replace(context, audience=audience, memories={f.case.resource.id: f.memory or Memory() for f in findings})
+    context = replace(context, audience=audience, notified={f.case.resource.id: _notice(f) for f in findings})
     headline = cost_sentence(count_noun(money.count, "idle ML resource"), money, context)
     which = f": {findings[0].case.resource.name}" if money.count == 1 else ""
     about = headline if has_cost(money) else f"{count_noun(money.count, 'ML resource')} still idle"
     subject = tidy_line(f"Escalation: {about} despite reminders{which}", MAX_SUBJECT, joiners=False)
-    items = [(notice_item(f, context), f.owner, f.memory or Memory()) for f in findings]
+    items = [(notice_item(f, context), f.owner, _notice(f)) for f in findings]
     text, html = render_mail(
         "escalation",
         subject=subject,
@@ -87,7 +89,7 @@ def escalation_message(addressee: str, findings: Sequence[Finding], escalate: Es
         context=context,
     )
     owner = "" if to_admins else addressee
-    lines = [f"{count_noun(known.reminders or 0, 'reminder')} to {shown(by)}. {item.next_sentence}" for item, by, known in items]
+    lines = [f"{count_noun(known.reminders, 'reminder')} to {shown(by)}. {item.next_sentence}" for item, by, known in items]
     return Message(
         to=(context.owners.fallback or "") if to_admins else addressee,
         subject=subject,
@@ -100,18 +102,18 @@ def escalation_message(addressee: str, findings: Sequence[Finding], escalate: Es
     )
 
 
-def _is_due(finding: Finding, host: Memory | None, escalate: Escalate, mails: NoticeRound) -> bool:
+def _is_due(finding: Finding, snoozes: Snoozes, escalate: Escalate, mails: NoticeRound) -> bool:
     """Whether its series of reminders is long enough and still goes on: the same idle period and owner, and nothing keeps it."""
-    memory, step, now = finding.memory or Memory(), finding.step.name, mails.context.clock()
+    record, step, now = finding.record or Record(), finding.step.name, mails.context.clock()
     case = mails.decisions[finding.case.resource.id].case
     has_jumped = any(jump.kind == case.resource.kind for jump in mails.jumps)
     return (
-        (memory.reminders or 0) >= escalate.after
+        _notice(finding).reminders >= escalate.after
         # While an idle share is unusual, only what is reminded in this very run is escalated.
         and (step is StepName.REMIND or (step is StepName.NONE and not has_jumped))
-        and possible_actions.may_act(possible_actions.with_snooze(case, memory, now, host))
-        and not idle_period.dated_ahead_because(memory, now)
-        and void_because(case, memory, now, host, announces=mails.run.mode.announces) is None
+        and possible_actions.may_act(possible_actions.with_snooze(case, snoozes, now))
+        and not idle_period.dated_ahead_because(record, now)
+        and void_because(case, record, snoozes, now, announces=mails.run.mode.announces) is None
     )
 
 
@@ -135,31 +137,37 @@ def _addressees(resource: Resource, escalate: Escalate, mails: NoticeRound) -> t
     return list(dict.fromkeys(allowed)), refused if allowed or refused else lacking
 
 
-def _reached(memory: Memory | None) -> Sequence[str]:
-    """The addressees who have the escalation of this series."""
-    return ((memory and memory.escalated_to) or "").split()
+def _notice(finding: Finding) -> Notice:
+    """The notice whose series of reminders is escalated; an empty one if there is none."""
+    return (finding.record and finding.record.notice) or Notice()
+
+
+def _as_recalled(finding: Finding, recalled: Recalled) -> Finding:
+    resource_id = finding.case.resource.id
+    return with_record(finding, recalled.record(resource_id), recalled.snooze(resource_id))
 
 
 def _still_owed(addressee: str, about: Sequence[Finding], escalate: Escalate, mails: NoticeRound) -> tuple[list[Finding], Part]:
     """Those that still have to be escalated, with their rows as they are now; none if the ledger can't be read."""
     try:
-        memories = mails.ledger.recall(intents.ids_with_hosts(f.case for f in about), mails.context.clock())
+        recalled = mails.ledger.recall(intents.ids_with_hosts(f.case for f in about), mails.context.clock())
     except ReaperError as error:
         return [], Part(errors=[error])
-    read = [f for f in about if not intents.is_unreadable(f.case.resource, memories)]
-    fresh = [(replace(f, memory=memories.get(f.case.resource.id)), intents.host_memory(f.case.resource, memories)) for f in read]
-    owed = [f for f, host in fresh if _is_due(f, host, escalate, mails) and addressee not in _reached(f.memory)]
-    return owed, Part(errors=memories.errors)
+    read = [f for f in about if not intents.is_unreadable(f.case.resource, recalled)]
+    fresh = [(_as_recalled(f, recalled), recalled.snoozes(f.case.resource)) for f in read]
+    owed = [f for f, snoozes in fresh if _is_due(f, snoozes, escalate, mails) and addressee not in _notice(f).escalated_to]
+    return owed, Part(errors=recalled.errors)
 
 
 def _record(finding: Finding, addressee: str, receipt: str, mails: NoticeRound) -> Part:
-    resource_id, series, now = finding.case.resource.id, finding.memory or Memory(), mails.context.clock()
-    because = f"{addressee}: still idle after {count_noun(series.reminders or 0, 'reminder')} to {series.notified_owner}"
+    resource_id, series, now = finding.case.resource.id, _notice(finding), mails.context.clock()
+    because = f"{addressee}: still idle after {count_noun(series.reminders, 'reminder')} to {series.to}"
     entry = HistoryEntry(id=resource_id, when=now, what="escalated", by=receipt, because=because)
 
-    def change(memory: Memory) -> Memory:
-        names = " ".join(sorted({*_reached(memory), addressee}))
-        return replace(memory, escalated_at=memory.escalated_at or now, escalated_to=names)
+    def change(record: Record) -> Record:
+        notice = record.notice or Notice()
+        names = tuple(sorted({*notice.escalated_to, addressee}))
+        return replace(record, notice=replace(notice, escalated_at=notice.escalated_at or now, escalated_to=names))
 
-    errors = attempt(lambda: update_memory(mails.ledger, resource_id, change, now), lambda: mails.ledger.add_history(entry))
-    return Part(findings={resource_id: replace(finding, memory=change(series))}, errors=errors)
+    errors = attempt(lambda: update_record(mails.ledger, resource_id, change, now), lambda: mails.ledger.add_history(entry))
+    return Part(findings={resource_id: replace(finding, record=change(finding.record or Record()))}, errors=errors)

@@ -16,10 +16,11 @@ from reaper import idle_period, registry
 from reaper.calendars.adding import MOMENT
 from reaper.calendars.terms import Freeze, Hours
 from reaper.case import HOURS_A_MONTH, Finding
-from reaper.model import Ceiling, Confidence, Memory, Mode, Result, Rule, StepName
+from reaper.model import Ceiling, Confidence, Mode, Result, Rule, StepName
 from reaper.notices.message import Audience
 from reaper.planning import dates, possible_actions, reasons
 from reaper.policy import office_hours
+from reaper.record import Notice
 from reaper.text import DOLLARS, UTC, Currency, format_clock, format_day, format_time, format_usd
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class NoticeContext:
     """What every message of one run shares. `open_visit` makes the links of one mail from its address, whether that is the
     owner's, the zone of its times and its findings; None if there are none.
 
-    `hours_history`: by resource id, what office hours did since the owner's last mail. `location_settings`: the settings that a command
+    `notified`: by resource id, its last notice. `hours_history`: by resource id, what office hours did since the owner's last mail. `location_settings`: the settings that a command
     for admins needs to find this deployment's ledger and manifests, by name. `report_address`: where the whole report is stored.
     `sample`: nothing in it is real. `has_room`: owners' messages go to a chat, too. `currency`: what its readers read money in. `audience`: owners read dollars a day and the times of their office hours, admins dollars a month.
     """
@@ -54,7 +55,7 @@ class NoticeContext:
     mode: Mode
     owners: Owners
     run_id: str = ""
-    memories: Mapping[str, Memory] = field(default_factory=dict)
+    notified: Mapping[str, Notice] = field(default_factory=dict)
     hours_history: Mapping[str, str] = field(default_factory=dict)
     location_settings: Mapping[str, str] = field(default_factory=dict)
     report_address: str = ""
@@ -64,9 +65,9 @@ class NoticeContext:
     has_room: bool = False
     open_visit: OpenVisit = lambda address, is_owner, tz, findings: None
 
-    def memory(self, finding: Finding) -> Memory:
-        """What the ledger has on its resource."""
-        return self.memories.get(finding.case.resource.id, Memory())
+    def notice(self, finding: Finding) -> Notice | None:
+        """The last notice about its resource."""
+        return self.notified.get(finding.case.resource.id)
 
     def rate(self, usd_per_hour: float) -> str:
         """`$189 a day`: what its readers get all costs in."""
@@ -133,11 +134,12 @@ def _later_sentences(finding: Finding, stopped_at: datetime, context: NoticeCont
 
 def action_at(finding: Finding, context: NoticeContext) -> datetime | None:
     """The earliest time at which the policy allows an action, outside freezes; None if it never does automatically."""
-    case, memory, now = finding.case, context.memory(finding), context.now
+    case, now = finding.case, context.now
     action = possible_actions.strongest_action(case, now)
     if not context.mode.announces or finding.is_action or action is None:
         return None
-    reminded = dates.reminded_at(case, memory, now, action) if finding.step.name is not StepName.WARN else None
+    is_warning = finding.step.name is StepName.WARN
+    reminded = None if is_warning else dates.reminded_at(case, context.notice(finding), now, action)
     return reminded or dates.earliest_action_at(case, now, action)
 
 
@@ -148,7 +150,7 @@ def is_about_hours(finding: Finding, context: NoticeContext) -> bool:
         return False
     if finding.step.name is StepName.WARN:
         return possible_actions.strongest_action(case, context.now) is not None
-    since = dates.enrolled_since(case, context.memory(finding))
+    since = dates.enrolled_since(case, context.notice(finding))
     return finding.step.name is StepName.REMIND and since is not None
 
 
@@ -199,7 +201,7 @@ def announcements(findings: Sequence[Finding], context: NoticeContext) -> tuple[
                 coming.append((finding, possible_actions.strongest_action(case, now) or StepName.STOP, when))
         elif finding.step.name is StepName.WARN:
             enrolled.append((finding, StepName.STOP, dates.earliest_action_at(case, now, StepName.STOP)))
-        elif at := dates.forced_stop_at(case, context.memory(finding), now):
+        elif at := dates.forced_stop_at(case, context.notice(finding), now):
             today.append((finding, StepName.STOP, at))
     return _forecast_of(coming, context), _forecast_of(enrolled, context), _forecast_of(today, context)
 
@@ -259,7 +261,7 @@ def _interval_words(length: timedelta) -> tuple[str, str]:
 
 
 def _hours_sentences(finding: Finding, hours: Hours, context: NoticeContext) -> str:
-    mode, memory, now = context.mode, context.memory(finding), context.now
+    mode, notice, now = context.mode, context.notice(finding), context.now
     week = context.hours_history.get(finding.case.resource.id, "")
     text, become = office_hours.hours_text(hours), f"{will_or_may(mode)} {participle(finding, StepName.STOP)}"
     where = f"{hours.tz}, except on days off in {' and '.join(hours.calendars)}" if hours.calendars else hours.tz
@@ -270,10 +272,10 @@ def _hours_sentences(finding: Finding, hours: Hours, context: NoticeContext) -> 
         even = ", even while it is in use" if hours.force else " if it is idle then"
         restart = " It is started when they begin." if StepName.START in finding.case.blocked else ""
         return f"From {format_time(begins, hours.tz)} on, it {become} outside its office hours ({text}, {where}){even}.{restart}{also} After this you get a summary {_interval_words(finding.case.rule.remind_every)[0]}."
-    if then := dates.forced_stop_at(finding.case, memory, now):
+    if then := dates.forced_stop_at(finding.case, notice, now):
         at = format_time(then, hours.tz)
         return f"Its office hours, {named}, have ended. It {become} on or after {at}, even if it is in use."
-    last = idle_period.last_notice_at(memory) or now
+    last = idle_period.last_notice_at(notice) or now
     # The summary is the last mail of its day, and so has to say what a notice of the same day says.
     stops = f"{'is' if mode.acts else 'can be'} {participle(finding, StepName.STOP)}"
     even = f" Outside them it {stops}, even while it is in use." if hours.force and StepName.START in finding.case.blocked else ""

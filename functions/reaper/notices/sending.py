@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from reaper import idle_period, memory_updates
+from reaper import idle_period, record_updates
 from reaper.case import Coverage, Finding, Outcome
 from reaper.coverage import failure_row, own_row
 from reaper.errors import CloudError, ReaperError, Reason
 from reaper.ledger.ledger import Ledger
-from reaper.ledger.rows import HistoryEntry, Recalled, Unfinished
-from reaper.ledger.update import update_memory
-from reaper.model import NOTICES, Memory, Resource, Result, StepName
+from reaper.ledger.rows import HistoryEntry, Recalled, comparable_id
+from reaper.ledger.update import update_record, update_snooze
+from reaper.model import NOTICES, Resource, Result, StepName
 from reaper.notices.channels.delivery import Delivery, Misses, deliver, errors_by_id, receipts_by_id
 from reaper.notices.context import NoticeRound, Part, attempt
 from reaper.notices.forecast import NoticeContext
@@ -28,7 +28,8 @@ from reaper.notices.owner_notice import owner_notices
 from reaper.pending import intents, unfinished
 from reaper.planning import dates, possible_actions
 from reaper.planning.valid_notice import without_void_notice
-from reaper.report.run_report import left_alone, with_memory
+from reaper.record import Act, Correction, Record
+from reaper.report.run_report import left_alone, with_record
 from reaper.text import count_noun, format_time, tidy_line
 
 SUMMARY_SENT = "its summary was sent since this was decided, or it no longer counts"
@@ -47,32 +48,32 @@ MAX_RESOURCES = 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Correction:
-    """A resource whose last notice was wrong, and its memory."""
+    """A resource whose last notice was wrong, and the message that is owed."""
 
     resource: Resource
-    memory: Memory
+    owed: Correction
     tz: str
 
     @property
     def line(self) -> str:
         """What it is, when it was used, and which notice no longer counts."""
         name, kind, where = shown_name(self.resource), kind_title(self.resource.kind), shown_place(self.resource)
-        sent_at = self.memory.wrong_notice_at
+        sent_at = self.owed.at
         notice = f"The notice of {format_time(sent_at, self.tz)}" if sent_at else "That notice"
         return f"{name} ({kind}, {where}): used on {self.used_at}. {notice} no longer counts."
 
     @property
     def used_at(self) -> str:
         """The hour of use."""
-        return format_time(self.memory.wrong_hour, self.tz) if self.memory.wrong_hour else ""
+        return format_time(self.owed.hour, self.tz)
 
 
 def send_owner_notices(
-    findings: Mapping[str, Finding], hints: Mapping[str, Unfinished], notices: NoticeContext, accept: Accept, mails: NoticeRound
+    findings: Mapping[str, Finding], acts: Mapping[str, Act], notices: NoticeContext, accept: Accept, mails: NoticeRound
 ) -> list[Part]:
     """Send each message on every channel for owners. An accepted one is remembered before the next one is sent.
 
-    `hints`: those of the actions among the findings. An action whose mail another run has sent meanwhile is in no message.
+    `acts`: those of the actions among the findings. An action whose mail another run has sent meanwhile is in no message.
 
     A channel that stays unreachable is given up. Once another run has taken over, only mails about actions are sent. Nothing is sent after the
     deadline: the next run sends it, or a repeated conclude, for which this one raises CloudError. Raises ConcludeTakenOver.
@@ -83,7 +84,7 @@ def send_owner_notices(
     for written in owner_notices(list(findings.values()), notices):
         lost = lost or not mails.leases.prolong_all()
         about = [findings[resource_id] for resource_id in written.resource_ids]
-        current, dropped = _current_findings(about, hints, mails, lost=lost)
+        current, dropped = _current_findings(about, acts, mails, lost=lost)
         parts.append(dropped)
         # If something in it has changed since it was written, it is rewritten without that.
         for message in [written] if len(current) == len(about) else owner_notices(current, notices):
@@ -161,17 +162,15 @@ def channel_failures(deliveries: Iterable[Delivery]) -> list[Coverage]:
     return [failure_row(f"channel {name}", failed[0], len(failed) - 1) for (name, _), failed in errors.items()]
 
 
-def told_hints(
-    hints: Iterable[Unfinished], memories: Mapping[str, Memory], ledger: Ledger
-) -> tuple[frozenset[Unfinished], list[ReaperError]]:
-    """Those of which a channel accepted the mail: their rows say so, or else their history. And the errors of the ledger."""
+def told_acts(acts: Iterable[Act], recalled: Recalled, ledger: Ledger) -> tuple[frozenset[str], list[ReaperError]]:
+    """The IDs of those of which a channel accepted the mail: their records say so, or else their history. And the errors of the ledger."""
     told, errors = set(), []
-    readable = dict(memories)  # a plain copy: reading an unreadable row raises
-    for hint in hints:
-        memory = readable.get(hint.id, Memory())
+    for act in acts:
+        record = Record() if recalled.is_unreadable(act.id) else recalled.record(act.id)
+        is_recorded = intents.is_same_intent(record, act) and record.act is not None and record.act.told_at is not None
         try:
-            if (intents.is_same_intent(memory, hint) and memory.last_action_told_at) or unfinished.accepted_mail(hint, ledger):
-                told.add(hint)
+            if is_recorded or unfinished.accepted_mail(act, ledger):
+                told.add(act.id)
         except ReaperError as error:
             errors.append(error)
     return frozenset(told), errors
@@ -200,108 +199,113 @@ def record_verdict(finding: Finding, refusals: Mapping[str, str], mails: NoticeR
     return _remember(finding, None, mails)
 
 
-def record_action_told(finding: Finding, hint: Unfinished, receipt: str, mails: NoticeRound, *, is_open: bool = False) -> Part:
+def record_action_told(finding: Finding, act: Act, receipt: str, mails: NoticeRound, *, is_open: bool = False) -> Part:
     """Record that its owner got the outcome of the action. The mail is the notice of what follows.
 
     `is_open`: the mail said that it was interrupted. Another one will say how it was settled.
     """
     now = mails.context.clock()
     if is_open:
-        return Part(errors=attempt(lambda: intents.record_owner_told(mails.ledger, hint, now)))
+        return Part(errors=attempt(lambda: intents.record_owner_told(mails.ledger, act.id, act, now)))
     announced = mails.run.mode.announces and possible_actions.announced_by_mail(finding) is not None
     rest = unfinished.change_after_mail(finding, receipt, now) if announced else intents.unchanged
 
-    def with_result(memory: Memory) -> Memory:
+    def with_result(record: Record) -> Record:
         # Adds the result if the executor couldn't write it.
         outcome = finding.outcome
-        if not memory.last_action_result and outcome.begun:
+        if record.act and record.act.result is None and outcome.begun:
             why = outcome.because or outcome.error or ""
-            memory = memory_updates.with_result(memory, outcome.result, why, outcome.part_done)
-        return rest(memory)
+            record = record_updates.with_result(record, outcome.result, why, outcome.part_done)
+        return rest(record)
 
-    because = unfinished.history_reason(hint, rest=announced)
-    entry = HistoryEntry(id=hint.id, when=now, what=unfinished.TOLD_ENTRY, by=receipt, because=because)
+    because = unfinished.history_reason(act, rest=announced)
+    entry = HistoryEntry(id=act.id, when=now, what=unfinished.TOLD_ENTRY, by=receipt, because=because)
     return Part(
         errors=attempt(
             lambda: mails.ledger.add_history(entry),
-            lambda: intents.record_owner_told(mails.ledger, hint, now, with_result),
+            lambda: intents.record_owner_told(mails.ledger, act.id, act, now, with_result),
         )
     )
 
 
 def _current_findings(
-    about: Sequence[Finding], hints: Mapping[str, Unfinished], mails: NoticeRound, *, lost: bool
+    about: Sequence[Finding], acts: Mapping[str, Act], mails: NoticeRound, *, lost: bool
 ) -> tuple[list[Finding], Part]:
     """Those that a mail may still be about. A notice that may not go out is left alone; if the ledger can't be read, it failed."""
     due = [f for f in about if not (lost and f.step.name in NOTICES)]
     try:
-        memories = mails.ledger.recall(intents.ids_with_hosts([f.case for f in due]), mails.context.clock())
+        recalled = mails.ledger.recall(intents.ids_with_hosts([f.case for f in due]), mails.context.clock())
         errors = []
     except ReaperError as error:
-        memories, errors = None, [error]
-    asked = {f.case.resource.id: hint for f in due if (hint := hints.get(f.case.resource.id))}
-    told, more = told_hints(asked.values(), memories or {}, mails.ledger)
+        recalled, errors = None, [error]
+    asked = [act for f in due if (act := acts.get(f.case.resource.id))]
+    told, more = told_acts(asked, recalled or Recalled(), mails.ledger)
     dropped: dict[str, Finding] = {}
     for finding in due:
         if finding.step.name not in NOTICES:
             continue
-        if memories is None:
+        if recalled is None:
             unread = Outcome(result=Result.FAILED, error=f"{NOT_NOTIFIED}the ledger couldn't be read")
             dropped[finding.case.resource.id] = replace(finding, outcome=unread)
-        elif because := _changed_because(finding, memories, mails):
+        elif because := _changed_because(finding, recalled, mails):
             dropped[finding.case.resource.id] = left_alone(finding, because)
-    current = [f for f in due if f.case.resource.id not in dropped and asked.get(f.case.resource.id) not in told]
+    current = [f for f in due if f.case.resource.id not in dropped and f.case.resource.id not in told]
     # A weekly summary may be about a resource whose own finding is an action.
     changed = {resource_id: f for resource_id, f in dropped.items() if mails.findings[resource_id].step.name in NOTICES}
     return current, Part(findings=changed, errors=[*errors, *more], lost=lost)
 
 
-def _changed_because(finding: Finding, memories: Recalled, mails: NoticeRound) -> str | None:
-    """Why the notice no longer holds, or None. An action of this run has changed the row on purpose."""
+def _changed_because(finding: Finding, recalled: Recalled, mails: NoticeRound) -> str | None:
+    """Why the notice no longer holds, or None. An action of this run has changed the record on purpose."""
     case, now = finding.case, mails.context.clock()
-    if intents.is_unreadable(case.resource, memories):
+    if intents.is_unreadable(case.resource, recalled):
         return "its ledger record can't be read, and it may be snoozed"
-    memory, host = memories.get(case.resource.id, Memory()), intents.host_memory(case.resource, memories)
-    if because := idle_period.dated_ahead_because(memory, now):
+    record, snoozes = recalled.record(case.resource.id), recalled.snoozes(case.resource)
+    if because := idle_period.dated_ahead_because(record, now):
         return because
-    if because := possible_actions.snoozed_because(case, memory, now, host):
+    if because := possible_actions.snoozed_because(case, snoozes, now):
         return because
     decision = mails.decisions[case.resource.id]
-    if decision.needs_summary:  # its row may have changed: an action was begun, then withdrawn
-        valid = without_void_notice(case, memory, now, host, announces=mails.run.mode.announces)
-        return None if dates.is_summary_due(case, valid, mails.now) else SUMMARY_SENT
-    changed_by_this_run = memory.last_action_run == mails.run.id
-    if changed_by_this_run or memory.version == decision.row_version:
+    if decision.needs_summary:  # its record may have changed: an action was begun, then withdrawn
+        valid = without_void_notice(case, record, snoozes, now, announces=mails.run.mode.announces)
+        return None if dates.is_summary_due(case, valid.notice, snoozes, mails.now) else SUMMARY_SENT
+    if snoozes.protections != decision.snoozes:
+        return CHANGED
+    changed_by_this_run = record.act is not None and record.act.run == mails.run.id
+    if changed_by_this_run or record.version == decision.record_version:
         return None
-    last = idle_period.last_notice_at(memory)  # a conclude that ran before may have sent this very notice
+    last = idle_period.last_notice_at(record.notice)  # a conclude that ran before may have sent this very notice
     return NOTIFIED if last and last >= mails.now else CHANGED
 
 
 def _remember(finding: Finding, receipt: str | None, mails: NoticeRound) -> Part:
-    """Update the resource's ledger record.
+    """Update the resource's record.
 
     A verdict alone is written only on the version that it was decided on, or after an action of this run; a notice that a channel accepted
     is always written.
     """
-    resource = finding.case.resource
+    resource, known = finding.case.resource, mails.known
     decision, accepted_at = mails.decisions[resource.id], mails.context.clock()
 
-    def change(memory: Memory) -> Memory:
-        if receipt is None and memory.version != decision.row_version and not finding.is_action:
-            return memory
+    def change(record: Record) -> Record:
+        if receipt is None and record.version != decision.record_version and not finding.is_action:
+            return record
         announces = mails.run.mode.announces
-        new = memory_updates.after_judging(decision.case, memory, mails.now, host, announces=announces)
+        new = record_updates.after_judging(decision.case, record, snoozes, mails.now, announces=announces)
         if receipt and finding.step.name in NOTICES:
-            new = memory_updates.after_notice(finding.case, new, finding.step, receipt, accepted_at, acting=announces)
-        return memory_updates.after_action(new) if finding.outcome.already_done else new
+            new = record_updates.after_notice(finding.case, new, finding.step, receipt, accepted_at, acting=announces)
+        return record_updates.after_action(new) if finding.outcome.already_done else new
 
     try:  # what is unreadable among the known raises, too
-        host = intents.host_memory(resource, mails.known)
-        memory = update_memory(mails.ledger, resource.id, change, mails.now, mails.known.get(resource.id, Memory()))
+        snoozes = known.snoozes(resource)
+        record = update_record(mails.ledger, resource.id, change, mails.now, known.record(resource.id))
+        snooze = record_updates.snooze_after_judging(decision.case, snoozes.own)
+        if snooze != snoozes.own:
+            update_snooze(mails.ledger, resource.id, partial(record_updates.snooze_after_judging, decision.case), mails.now)
     except ReaperError as error:
         failed = Outcome(result=Result.FAILED, error=f"it couldn't be recorded: {error}")
         return Part(findings={resource.id: replace(finding, outcome=failed)}, errors=[error])
-    return Part(findings={resource.id: with_memory(finding, memory)})
+    return Part(findings={resource.id: with_record(finding, record, snooze)})
 
 
 def _take_back_message(address: str, corrections: Sequence[_Correction]) -> Message:
@@ -329,32 +333,33 @@ def _waiting_by_address(mails: NoticeRound) -> dict[str, list[_Correction]]:
     """What is owed, by address: that of the notice, or the fallback if mail may no longer go there."""
     owners, waiting = mails.context.policy.owners, defaultdict(list)
     for finding in mails.findings.values():
-        memory = finding.memory
-        if memory is None or not memory.wrong_hour or idle_period.dated_ahead_because(memory, mails.context.clock()):
+        record = finding.record
+        if record is None or record.correction is None or idle_period.dated_ahead_because(record, mails.context.clock()):
             continue
-        addressee = memory.wrong_notice_to or ""
+        addressee = record.correction.to or ""
         address = addressee if is_deliverable(addressee, owners.domains, owners.fallback) else owners.fallback
         if address and is_deliverable(address, owners.domains, owners.fallback):
             hours = finding.case.rule.hours
             tz = hours.tz if hours else owners.tz
-            waiting[address].append(_Correction(resource=finding.case.resource, memory=memory, tz=tz))
+            waiting[address].append(_Correction(resource=finding.case.resource, owed=record.correction, tz=tz))
     return dict(waiting)
 
 
 def _still_owed(waiting: Sequence[_Correction], mails: NoticeRound) -> tuple[list[_Correction], Part]:
     """Those that no other conclude has sent meanwhile; none if the ledger can't be read."""
     try:
-        memories = dict(mails.ledger.recall([each.resource.id for each in waiting], mails.context.clock()))
+        recalled = mails.ledger.recall([each.resource.id for each in waiting], mails.context.clock())
     except ReaperError as error:
         return [], Part(errors=[error])
-    return [each for each in waiting if memories.get(each.resource.id, Memory()).wrong_hour == each.memory.wrong_hour], Part()
+    stored = [(each, recalled.readable.get(comparable_id(each.resource.id), Record()).correction) for each in waiting]
+    return [each for each, owed in stored if owed and owed.hour == each.owed.hour], Part()
 
 
 def _record_correction(correction: _Correction, receipt: str, mails: NoticeRound) -> list[ReaperError]:
-    resource_id, hour, now = correction.resource.id, correction.memory.wrong_hour, mails.context.clock()
+    resource_id, hour, now = correction.resource.id, correction.owed.hour, mails.context.clock()
     because = f"used on {correction.used_at}, so its notice was wrong"
     entry = HistoryEntry(id=resource_id, when=now, what="corrected", by=receipt, because=because)
     return attempt(
         lambda: mails.ledger.add_history(entry),
-        lambda: update_memory(mails.ledger, resource_id, lambda memory: memory_updates.after_take_back(memory, hour), now),
+        lambda: update_record(mails.ledger, resource_id, lambda record: record_updates.after_take_back(record, hour), now),
     )

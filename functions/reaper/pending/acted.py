@@ -12,8 +12,8 @@ from hashlib import sha256
 
 from reaper.case import Case
 from reaper.errors import CloudError, Reason
-from reaper.ledger.ledger import comparable_id, target_text
-from reaper.ledger.rows import adapter
+from reaper.ledger.ledger import target_text
+from reaper.ledger.rows import adapter, comparable_id
 from reaper.planning.possible_actions import is_stopped_by_hours
 
 COUNTED_FOR = timedelta(hours=22)

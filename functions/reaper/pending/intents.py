@@ -1,51 +1,40 @@
 """The intent of one action in the ledger: what is written there before its first call, and the result.
 
-A crash at any point leaves an intent without a result and a hint that leads to it (`pending.unfinished`); the next run closes it. A workflow
-may repeat a task that died right after its call, or start it twice, so the run's own intent is looked for before the resource is: what the own
-call has changed would look as if a person had changed it.
+A crash at any point leaves an intent without a result, and its target among the open ones (`pending.unfinished`); the next run closes it. A
+workflow may repeat a task that died right after its call, or start it twice, so the run's own intent is looked for before the resource is: what
+the own call has changed would look as if a person had changed it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 
-from reaper import memory_updates
+from reaper import record_updates
 from reaper.case import PLANNED, Case, Outcome
 from reaper.errors import ReaperError
 from reaper.ledger.ledger import Ledger
-from reaper.ledger.rows import Recalled, Unfinished
-from reaper.ledger.update import update_memory
-from reaper.model import Memory, Resource, Result, StepName
+from reaper.ledger.rows import Recalled, host_ids, remembered_ids
+from reaper.ledger.update import update_record
+from reaper.model import Resource, Result, StepName
+from reaper.record import Act, Record, Snoozes
 
 NOT_KNOWN = "it isn't known whether the action was carried out"
-LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intent:
-    """The ledger record `before` an action, the one `written` with its intent, and the hint that leads there."""
+    """The record of that resource `before` an action, and its `act` as written before the first call."""
 
-    before: Memory
-    written: Memory
-    hint: Unfinished
-
-
-def unchanged(memory: Memory) -> Memory:
-    """The row unchanged, for a mail that announced nothing more."""
-    return memory
+    id: str
+    before: Record
+    act: Act
 
 
-def remembered_ids(resource: Resource) -> Sequence[str]:
-    """The IDs of all ledger records that may protect it: its own and its host's."""
-    return [resource.id, *host_ids(resource)]
-
-
-def host_ids(resource: Resource) -> Sequence[str]:
-    """The IDs under which its host may be recorded: some old ARNs are in lower case, although the host's name isn't."""
-    host = resource.host_id
-    return list(dict.fromkeys([host, host.lower()])) if host else []
+def unchanged(record: Record) -> Record:
+    """The record unchanged, for a mail that announced nothing more."""
+    return record
 
 
 def ids_with_hosts(cases: Iterable[Case]) -> list[str]:
@@ -53,79 +42,76 @@ def ids_with_hosts(cases: Iterable[Case]) -> list[str]:
     return list(dict.fromkeys(resource_id for case in cases for resource_id in remembered_ids(case.resource)))
 
 
-def is_unreadable(resource: Resource, memories: Recalled) -> bool:
-    """Whether its ledger record, or its host's, can't be read."""
-    return not memories.unreadable.isdisjoint(remembered_ids(resource))
+def is_unreadable(resource: Resource, recalled: Recalled) -> bool:
+    """Whether what the ledger has on it, or on its host, can't be read."""
+    return recalled.is_unreadable(*remembered_ids(resource))
 
 
-def open_on_host_because(resource: Resource, memories: Mapping[str, Memory]) -> str | None:
+def open_on_host_because(resource: Resource, recalled: Recalled) -> str | None:
     """Why it must wait: an action of any run on its host is open."""
-    is_open = any(memory_updates.is_unfinished(memories[id_]) for id_ in host_ids(resource) if id_ in memories)
+    is_open = any(record_updates.is_unfinished(recalled.record(host_id)) for host_id in host_ids(resource))
     return "an action on its host isn't settled yet" if is_open else None
 
 
-def host_memory(resource: Resource, memories: Mapping[str, Memory]) -> Memory | None:
-    """The memory of its host. If both forms of the host's ID have one, the one with the longer snooze."""
-    host_memories = [memories[host_id] for host_id in host_ids(resource) if host_id in memories]
-    return max(host_memories, key=lambda memory: memory.snoozed_until or LONG_AGO, default=None)
+def changed_because(resource: Resource, recalled: Recalled, version: int, snoozes: Snoozes, now: datetime) -> str | None:
+    """Why the ledger isn't as the look found it, but for the run's own intent, which made it that `version`; None if it is."""
+    present = recalled.snoozes(resource)
+    if recalled.record(resource.id).version != version or present.own != snoozes.own:
+        return "its ledger record changed a moment ago, and it may be snoozed"
+    if present.host.until and present.host.until > now:
+        by = f" by {present.host.by}" if present.host.by else ""
+        return f"its host was snoozed{by} a moment ago"
+    return None if present.protections == snoozes.protections else "what is known of its host changed a moment ago"
 
 
-def update_intent(ledger: Ledger, hint: Unfinished, change: Callable[[Memory], Memory], now: datetime) -> Memory:
-    """Change the row of the hint, whatever its version is, as long as it still has that intent. Returns the memory. Raises CloudError."""
-    return update_memory(ledger, hint.id, lambda memory: change(memory) if is_same_intent(memory, hint) else memory, now)
+def update_intent(ledger: Ledger, resource_id: str, act: Act, change: Callable[[Record], Record], now: datetime) -> Record:
+    """Change the record, whatever its version is, as long as it still has that intent. Returns the record. Raises CloudError."""
+    return update_record(ledger, resource_id, lambda record: change(record) if is_same_intent(record, act) else record, now)
 
 
-def take_back_intent(ledger: Ledger, own_intent: Intent, now: datetime, *, gone: bool) -> None:
+def take_back_intent(ledger: Ledger, intent: Intent, now: datetime, *, gone: bool) -> None:
     """Remove an intent for which no call was made, and its notice too if the resource is `gone`. Raises CloudError.
 
-    A workflow may have started this step twice. The other one's intent is the same but for its time; it stays, with its hint, because its call
-    may have been made.
+    A workflow may have started this step twice. The other one's intent is the same but for its time; it stays, because its call may have been made.
     """
 
-    def without_intent(memory: Memory) -> Memory:
-        if memory.last_action_at != own_intent.written.last_action_at:
-            return memory
-        before = memory_updates.without_intent(memory, own_intent.before)
-        return memory_updates.after_action(before) if gone else before
+    def without_intent(record: Record) -> Record:
+        if record.act is None or record.act.at != intent.act.at:
+            return record
+        before = record_updates.without_intent(record, intent.before)
+        return record_updates.after_action(before) if gone else before
 
-    memory = update_intent(ledger, own_intent.hint, without_intent, now)
-    before, hint = own_intent.before, own_intent.hint
-    if is_same_intent(memory, hint) and memory.last_action_at != own_intent.written.last_action_at:
-        return
-    # Its hint may have replaced that of an earlier action whose owner has no mail yet.
-    untold = before.last_action_result and not before.last_action_told_at
-    if untold and before.last_action_run and before.last_action and before.last_action_at:
-        ledger.add_unfinished(replace(hint, run=before.last_action_run, action=before.last_action, at=before.last_action_at))
-    else:
-        ledger.remove_unfinished(hint.target, hint.id)
+    update_intent(ledger, intent.id, intent.act, without_intent, now)
 
 
-def record_owner_told(ledger: Ledger, hint: Unfinished, now: datetime, change: Callable[[Memory], Memory] = unchanged) -> None:
-    """Record that its owner got the result, with whatever else `change` does to the row, and remove the hint.
+def record_owner_told(
+    ledger: Ledger, resource_id: str, act: Act, now: datetime, change: Callable[[Record], Record] = unchanged
+) -> None:
+    """Record that its owner got the result, with whatever else `change` does to the record. Raises CloudError."""
 
-    The hint of an interrupted action stays until that is put back. Raises CloudError if the ledger can't be written.
-    """
-    memory = update_intent(ledger, hint, lambda memory: replace(change(memory), last_action_told_at=now), now)
-    if is_same_intent(memory, hint) and not memory_updates.is_interrupted(memory):
-        ledger.remove_unfinished(hint.target, hint.id)
+    def told(record: Record) -> Record:
+        changed = change(record)
+        return replace(changed, act=changed.act and replace(changed.act, told_at=now))
 
-
-def is_same_intent(memory: Memory, hint: Unfinished) -> bool:
-    """Whether the hint is about the very intent that the row has."""
-    return (memory.last_action_run or "", memory.last_action) == (hint.run, hint.action)
+    update_intent(ledger, resource_id, act, told, now)
 
 
-def own_outcome(memory: Memory, run_id: str, action: StepName) -> Outcome | None:
-    """The outcome that the run's own intent shows; None if the row has no such intent."""
-    return outcome_in(memory) if (memory.last_action_run, memory.last_action) == (run_id, action) else None
+def is_same_intent(record: Record, act: Act) -> bool:
+    """Whether the record has that very intent."""
+    return record.act is not None and (record.act.run, record.act.action) == (act.run, act.action)
 
 
-def outcome_in(memory: Memory) -> Outcome:
-    """The outcome of the action in a row. Without a result it isn't known."""
-    result, because = memory.last_action_result or Result.FAILED, memory.last_action_because
-    if result is Result.FAILED:
-        return Outcome(result=result, error=because or NOT_KNOWN, begun=True)
-    return Outcome(result=result, because=because, begun=True, part_done=memory.last_action_part)
+def own_outcome(record: Record, run_id: str, action: StepName) -> Outcome | None:
+    """The outcome that the run's own intent shows; None if the record has no such intent."""
+    act = record.act
+    return outcome_in(act) if act and (act.run, act.action) == (run_id, action) else None
+
+
+def outcome_in(act: Act) -> Outcome:
+    """The outcome of an action. Without a result it isn't known."""
+    if act.result in {None, Result.FAILED}:
+        return Outcome(result=Result.FAILED, error=act.because or NOT_KNOWN, begun=True)
+    return Outcome(result=act.result or Result.FAILED, because=act.because, begun=True, part_done=act.part)
 
 
 def earlier_attempt(resource_id: str, action: StepName, run_id: str, ledger: Ledger, now: datetime) -> Outcome | None:
@@ -134,8 +120,8 @@ def earlier_attempt(resource_id: str, action: StepName, run_id: str, ledger: Led
     While an attempt has no result, its outcome is only planned: another process may still be at it, and conclude looks again.
     """
     try:
-        memory = ledger.memory(resource_id, now)
+        record = ledger.record(resource_id, now)
     except ReaperError as error:
         return Outcome(result=Result.REFUSED, because=f"the ledger couldn't be read before the action: {error}")
-    outcome = own_outcome(memory, run_id, action)
-    return PLANNED if outcome and memory.last_action_result is None else outcome
+    outcome = own_outcome(record, run_id, action)
+    return PLANNED if outcome and record.act and record.act.result is None else outcome

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from shlex import quote
 
-from reaper.ledger.ledger import comparable_id
+from reaper.ledger.rows import comparable_id
 from reaper.text import clean_line
 
 ID_PREFIXES = ("arn:", "/")

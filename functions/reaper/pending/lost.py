@@ -7,17 +7,17 @@ is put back from a manifest that the ledger doesn't name, because nothing proves
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from hashlib import sha256
 
 from reaper.case import Case
 from reaper.errors import CloudError, Reason
-from reaper.ledger.ledger import Ledger, comparable_id
-from reaper.ledger.rows import HistoryEntry, Recalled
-from reaper.ledger.update import update_memory
-from reaper.model import Memory
+from reaper.ledger.ledger import Ledger
+from reaper.ledger.rows import HistoryEntry, Recalled, comparable_id
+from reaper.ledger.update import update_record
+from reaper.record import Record
 
 BEGAN = "began"
 """In the history: a run was about to store the manifest of an action. It is written before that, and so is never missing by a crash."""
@@ -45,40 +45,42 @@ def record_known(ledger: Ledger, resource_id: str, run: str, now: datetime, beca
 
 
 def note_lost_actions(
-    cases: Iterable[Case], memories: Recalled, stored: Sequence[StoredManifest], ledger: Ledger, now: datetime
+    cases: Iterable[Case], recalled: Recalled, stored: Sequence[StoredManifest], ledger: Ledger, now: datetime
 ) -> Recalled:
-    """The memories, with the address of its manifest in that of each case with an action that the ledger doesn't know. Raises CloudError."""
+    """The records, with the address of its manifest in that of each case with an action that the ledger doesn't know. Raises CloudError."""
     by_digest: dict[str, list[StoredManifest]] = defaultdict(list)
     for each in stored:
         by_digest[each.digest].append(each)
     ids = [case.resource.id for case in cases] if stored else []
-    lost = [id_ for id_ in ids if (found := by_digest.get(digest_of(id_))) and _note_lost(id_, found, memories, ledger, now)]
-    return memories.with_newer(ledger.recall(lost, now)) if lost else memories
+    lost = [id_ for id_ in ids if (found := by_digest.get(digest_of(id_))) and _note_lost(id_, found, recalled, ledger, now)]
+    return recalled.with_newer(ledger.recall(lost, now)) if lost else recalled
 
 
-def _note_lost(resource_id: str, found: Sequence[StoredManifest], memories: Recalled, ledger: Ledger, now: datetime) -> bool:
-    """Whether an action of one of these manifests is unknown; then its address is in the row."""
-    memory = Memory() if resource_id in memories.unreadable else memories.get(resource_id, Memory())
-    others = [each for each in found if each.run != memory.last_action_run]
-    if not others or memory.lost_manifest or resource_id in memories.unreadable:
+def _note_lost(resource_id: str, found: Sequence[StoredManifest], recalled: Recalled, ledger: Ledger, now: datetime) -> bool:
+    """Whether an action of one of these manifests is unknown; then its address is in the record."""
+    if recalled.is_unreadable(resource_id):
+        return False
+    record = recalled.record(resource_id)
+    others = [each for each in found if record.act is None or each.run != record.act.run]
+    if not others or record.lost_manifest:
         return False
     runs = {entry.by for entry in ledger.history(resource_id, now - LISTED_FOR)}
     unknown = next((each.address for each in reversed(others) if each.run not in runs), None)
     if unknown:
-        update_memory(ledger, resource_id, lambda memory: replace(memory, lost_manifest=unknown), now)
+        update_record(ledger, resource_id, lambda record: replace(record, lost_manifest=unknown), now)
     return unknown is not None
 
 
-def lost_because(memory: Memory) -> str:
+def lost_because(record: Record) -> str:
     """Why nothing is done to a resource with such an action."""
-    return f"the ledger doesn't know of an action on it that may be half done; its manifest is {memory.lost_manifest}"
+    return f"the ledger doesn't know of an action on it that may be half done; its manifest is {record.lost_manifest}"
 
 
-def lost_actions_error(memories: Mapping[str, Memory]) -> CloudError | None:
+def lost_actions_error(recalled: Recalled) -> CloudError | None:
     """The error in the report about the resources with such an action; None if there are none."""
-    lost = [(resource_id, memory) for resource_id, memory in dict(memories).items() if memory.lost_manifest]
+    lost = [(resource_id, record) for resource_id, record in recalled.readable.items() if record.lost_manifest]
     if not lost:
         return None
-    (resource_id, memory), more = lost[0], f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""
+    (resource_id, record), more = lost[0], f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""
     fix = f"read it, then `reaper restore {resource_id} --trust-manifest` settles it"
-    return CloudError(Reason.PARTIAL, "act", f"{resource_id}: {lost_because(memory)}; {fix}{more}")
+    return CloudError(Reason.PARTIAL, "act", f"{resource_id}: {lost_because(record)}; {fix}{more}")

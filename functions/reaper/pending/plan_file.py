@@ -21,7 +21,7 @@ from reaper.case import Case, Finding, Outcome, Report, Step
 from reaper.duration import MAX_VALIDITY
 from reaper.errors import ODD_REPLY_ERRORS, SettingsError
 from reaper.handover import Decision
-from reaper.ledger.ledger import comparable_id
+from reaper.ledger.rows import comparable_id
 from reaper.model import ACTIONS, HoldReason, NextAction, Result, StepName, Target
 from reaper.report.json import next_json, utc_text
 from reaper.settings import Settings

@@ -1,11 +1,11 @@
-"""Reads the ledger for `decide`: leases targets, recalls memories, and closes the actions that earlier runs left open.
+"""Reads the ledger for `decide`: leases targets, recalls what is recorded there, and closes the actions that earlier runs left open.
 
 Each function adds what fails to `rows`, the rows of the coverage.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 
 from reaper.case import Case, Coverage
@@ -14,25 +14,29 @@ from reaper.errors import CloudError, ReaperError
 from reaper.handover import Observed
 from reaper.ledger.lease import RunLeases
 from reaper.ledger.ledger import Ledger
-from reaper.ledger.rows import Recalled, Unfinished
+from reaper.ledger.rows import Recalled, comparable_id
 from reaper.model import Target
 from reaper.pending import intents, lost, unfinished
 from reaper.pending.lost import StoredManifest
-from reaper.pending.unfinished import UntoldAction
+from reaper.pending.unfinished import Settled, Unfinished
 
 RESOURCE = "resource"
 """The cloud of the lease of a single resource, whose account is the resource's ID."""
 
 
-def take_leases(part: Observed, leases: RunLeases, now: datetime, rows: list[Coverage]) -> set[Target]:
+def read_open_targets(ledger: Ledger, rows: list[Coverage]) -> frozenset[Target]:
+    """The targets that may have an unfinished action; none if that can't be read."""
+    try:
+        return frozenset(unfinished.open_targets(ledger))
+    except ReaperError as error:
+        add_failure_row(rows, failure_row("ledger", error))
+        return frozenset()
+
+
+def take_leases(part: Observed, open_targets: Collection[Target], leases: RunLeases, rows: list[Coverage]) -> set[Target]:
     """Lease the targets that have a resource, or an action that no mail has reported yet. Returns those that this run got."""
-    wanted = {case.resource.target for case in part.cases}
-    empty = {target_of_row(row) for row in part.coverage if not row.is_own} - wanted
-    for target in sorted(empty, key=str):
-        try:
-            wanted |= {target} if leases.ledger.unfinished(target, now) else set()
-        except ReaperError as error:
-            add_failure_row(rows, failure_row("ledger", error))
+    swept = {target_of_row(row) for row in part.coverage if not row.is_own}
+    wanted = {case.resource.target for case in part.cases} | swept.intersection(open_targets)
     taken = {target for target in sorted(wanted, key=str) if leases.take(target)}
     for row in leases.failures:
         add_failure_row(rows, row)
@@ -55,68 +59,69 @@ def take_resource_leases(cases: Sequence[Case], leases: RunLeases, now: datetime
 
 
 def recall_to_read(cases: Sequence[Case], ledger: Ledger, now: datetime, rows: list[Coverage]) -> Recalled | None:
-    """The memories for an audit; None if the ledger can't be read."""
+    """What is recorded about single resources and their hosts, or, for an audit, about any; None if the ledger can't be read."""
     try:
-        memories = ledger.recall(intents.ids_with_hosts(cases), now)
+        recalled = ledger.recall(intents.ids_with_hosts(cases), now)
     except ReaperError as error:
         add_failure_row(rows, failure_row("ledger", error))
         return None
-    _add_unreadable(memories.errors, rows)
-    return memories
+    _add_unreadable(recalled.errors, rows)
+    return recalled
 
 
-def recall_and_close(
+def recall_and_settle(
     cases: Sequence[Case],
-    targets: set[Target],
+    targets: Collection[Target],
     stored: Sequence[StoredManifest],
     leases: RunLeases,
     now: datetime,
     rows: list[Coverage],
-) -> tuple[Recalled, tuple[UntoldAction, ...], tuple[Unfinished, ...]] | None:
-    """The memories of the cases, of their hosts and of open actions of earlier runs, which are closed here; the actions there that no mail has
-    reported yet; and the hints of interrupted ones. None if that fails.
+) -> tuple[Recalled, Sequence[Settled]] | None:
+    """What is recorded in the targets, with the open actions of earlier runs closed, and each target as it was settled. None if that fails.
 
-    The run's own actions stay open: if a workflow repeats decide, they may be under way. Actions that the ledger doesn't know, by the manifests
-    that are `stored`, are in the memories too; a row reports them until they are settled.
+    Actions that the ledger doesn't know, by the manifests that are `stored`, are in the records too; a row reports them until they are settled.
     """
     ledger, run_id = leases.ledger, leases.run_id
-    listed = {case.resource.id: case for case in cases}
+    recalled, settled = Recalled(), list[Settled]()
     try:
-        hints, errors = unfinished.read_unfinished(ledger, targets, now, listed)
-        _add_unreadable(errors, rows)
-        hints = [hint for hint in hints if hint.run != run_id]
-        memories = ledger.recall(dict.fromkeys([*intents.ids_with_hosts(cases), *(hint.id for hint in hints)]), now)
-        closing = unfinished.close_unfinished_actions(hints, listed, memories, ledger, run_id, now)
-        memories, settled, interrupted, closed = closing
-        memories, left = unfinished.reopen_left_stopped(listed, memories, ledger, now)
-        memories, untold = unfinished.settle_told_actions([*settled, *left], listed, memories, ledger, now)
-        memories = lost.note_lost_actions(cases, memories, stored, ledger, now)
+        for target in sorted(targets, key=str):
+            listed = {comparable_id(case.resource.id): case for case in cases if case.resource.target == target}
+            settled.append(unfinished.settle_target(target, listed, ledger.recall_target(target, now), ledger, run_id, now))
+            recalled = recalled.with_newer(settled[-1].recalled)
+        recalled = lost.note_lost_actions(cases, recalled, stored, ledger, now)
     except ReaperError as error:
         rows.append(failure_row("ledger", error))
         return None
-    _add_unreadable(memories.errors, rows)
-    if failed := unfinished.closed_actions_error(closed, memories):
+    _add_unreadable(recalled.errors, rows)
+    if failed := unfinished.closed_actions_error([each for one in settled for each in one.closed]):
         add_failure_row(rows, failure_row("acts", failed))
-    if unsettled := lost.lost_actions_error(memories):
+    if unsettled := lost.lost_actions_error(recalled):
         rows.append(failure_row("acts", unsettled))
-    return memories, (*untold, *unfinished.open_actions(interrupted, memories)), interrupted
+    return recalled, settled
+
+
+def close_targets(settled: Iterable[Settled], open_targets: Collection[Target], ledger: Ledger, rows: list[Coverage]) -> None:
+    """Take the targets in which everything is settled and told out of the open ones."""
+    finished = {one.target for one in settled if one.is_finished}.intersection(open_targets)
+    try:
+        if finished:
+            unfinished.remove_open_targets(ledger, finished)
+    except ReaperError as error:
+        add_failure_row(rows, failure_row("ledger", error))
 
 
 def recall_left_targets(
-    coverage: Iterable[Coverage], leases: RunLeases, now: datetime, rows: list[Coverage]
-) -> tuple[UntoldAction, ...]:
+    coverage: Iterable[Coverage], open_targets: Collection[Target], leases: RunLeases, now: datetime, rows: list[Coverage]
+) -> tuple[Unfinished, ...]:
     """The actions that no mail has reported yet in targets outside this run's coverage, which it leases: an account that left, for example."""
     swept = {target_of_row(row) for row in coverage if not row.is_own}
-    try:
-        left = {target for target in leases.ledger.unfinished_targets(now) if target not in swept and leases.take(target)}
-    except ReaperError as error:
-        add_failure_row(rows, failure_row("ledger", error))
-        return ()
-    recalled = recall_and_close([], left, (), leases, now, rows) if left else None
+    left = {target for target in open_targets if target not in swept and leases.take(target)}
+    recalled = recall_and_settle([], left, (), leases, now, rows) if left else None
     if recalled is None:
         leases.give_back(left)
         return ()
-    return recalled[1]
+    close_targets(recalled[1], open_targets, leases.ledger, rows)
+    return tuple(each for one in recalled[1] for each in (*one.untold, *one.untold_interrupted))
 
 
 def _add_unreadable(errors: Sequence[CloudError], rows: list[Coverage]) -> None:

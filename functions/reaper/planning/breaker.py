@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING
 from reaper.case import Case, Coverage
 from reaper.ledger.ledger import Ledger, target_from_text
 from reaper.ledger.rows import RunStatistics
-from reaper.model import Memory, Run, State
+from reaper.model import Run, State
 from reaper.pending import holds
 from reaper.pending.acted import ActedOn, acted_on
 from reaper.pending.holds import Breaker, HoldRow, HoldRows, KindInTarget, PlaceCount, RunScope, Shares, Usual
 from reaper.planning.possible_actions import is_stopped_by_hours, snooze_sentence
 from reaper.policy.rules import effective_rule
+from reaper.record import Snooze
 
 if TYPE_CHECKING:
     from reaper.policy.schema import Limits, Policy
@@ -219,10 +220,10 @@ def _tripped(breaker: Breaker, because: str, policy: Policy, scope: RunScope) ->
     return replace(breaker, because=because, since=since, run=breaker.run or scope.run, protections=protections, acted=acted)
 
 
-def _protected_until(case: Case, memory: Memory, policy: Policy, then: datetime) -> str | None:
-    """How and until which day an idle resource was protected `then`, as far as its tags, the policy and its row say."""
+def _protected_until(case: Case, snooze: Snooze, policy: Policy, then: datetime) -> str | None:
+    """How and until which day an idle resource was protected `then`, as far as its tags, the policy and its snooze say."""
     because = effective_rule(policy, case.resource, case.usd_per_hour, then).protected_because or ""
-    if memory.snoozed_until and memory.snoozed_until > then:
-        because = snooze_sentence(memory)
+    if snooze.until and snooze.until > then:
+        because = snooze_sentence(snooze)
     found = re.search(r"(accepted|kept by tag|snoozed) until (\d{4}-\d\d-\d\d)", because)
     return f"{found[1]} until {(day := date.fromisoformat(found[2])).day} {day:%b}" if found else None

@@ -11,7 +11,7 @@ from datetime import datetime
 from reaper import idle_period, registry
 from reaper.case import Blocked, Case, Step
 from reaper.duration import format_duration
-from reaper.model import ENDING_ACTIONS, Confidence, Memory, NextAction, State, StepName
+from reaper.model import ENDING_ACTIONS, Confidence, NextAction, State, StepName
 from reaper.planning import dates, reasons
 from reaper.planning.possible_actions import (
     is_proven_enough,
@@ -21,12 +21,13 @@ from reaper.planning.possible_actions import (
     strongest_action,
     wanted_actions,
 )
+from reaper.record import Record
 from reaper.text import DOLLARS, Currency, format_usd
 
 
 def next_action(
     case: Case,
-    memory: Memory,
+    record: Record,
     now: datetime,
     blocked: Step | None = None,
     currency: Currency = DOLLARS,
@@ -44,11 +45,15 @@ def next_action(
     if action is None:
         wished = next((name for name in wanted if name in case.blocked), wanted[0])
         return _next(case, wished, None, _blocked_because(case, wished, currency))
-    due = dates.action_due_at(case, memory, now)
+    due = dates.action_due_at(case, record, now)
     if blocked:
         held_since = max(due, now) if due and blocked.name is StepName.HOLD else None
         return _next(case, action, held_since, blocked.because)
-    waits = reasons.unconfirmed_because(memory) if is_unconfirmed(memory, now) else idle_period.dated_ahead_because(memory, now)
+    waits = (
+        reasons.unconfirmed_because(record.act)
+        if is_unconfirmed(record.act, now)
+        else idle_period.dated_ahead_because(record, now)
+    )
     if waits := waits or (reasons.frozen_because(case.rule, now) if case.rule.waits_because else None):
         return _next(case, action, None, waits)
     if due is None:

@@ -14,7 +14,7 @@ from reaper import idle_period
 from reaper.calendars.adding import add_business_days, add_length
 from reaper.calendars.terms import Hours
 from reaper.case import Case
-from reaper.model import Ceiling, Memory, StepName
+from reaper.model import Ceiling, StepName
 from reaper.planning.possible_actions import (
     ACTION_STRENGTH,
     is_forced,
@@ -25,6 +25,7 @@ from reaper.planning.possible_actions import (
     strongest_action,
 )
 from reaper.policy import office_hours
+from reaper.record import Notice, Record, Snoozes
 
 FORCED_NOTICE = timedelta(hours=1)
 """How long before `force` stops a resource in use its owner gets one more notice; the grace instead if that is shorter."""
@@ -57,48 +58,50 @@ def first_allowed_at(case: Case, at: datetime) -> datetime:
         at = closing
 
 
-def valid_notice_at(case: Case, memory: Memory, now: datetime) -> datetime | None:
+def valid_notice_at(case: Case, record: Record, now: datetime) -> datetime | None:
     """The time of the warning about the present idle period, from which a grace period counts. None if no warning counts, or if a gap in the
-    proof leaves open whether it was about this period. The memory is one without void notices (`valid_notice`), here and in the rest.
+    proof leaves open whether it was about this period. The record is one without void notices (`valid_notice`), here and in the rest.
     """
-    warned = memory.warned_at
+    warned = record.notice.warned_at if record.notice else None
     if warned is None or not may_act(case):
         return None
-    changed_at = idle_period.own_change_at(case, memory) or warned
-    return warned if max(warned, changed_at) >= idle_period.idle_period_start(case, memory, now) else None
+    changed_at = idle_period.own_change_at(case, record) or warned
+    return warned if max(warned, changed_at) >= idle_period.idle_period_start(case, record, now) else None
 
 
-def action_due_at(case: Case, memory: Memory, now: datetime) -> datetime | None:
+def action_due_at(case: Case, record: Record, now: datetime) -> datetime | None:
     """When `strongest_action(case)` falls due; None if no notice of this idle period announced it or a stronger one."""
     action = strongest_action(case, now)
     if action is None:
         return None
     if is_stopped_by_hours(case):
-        return _hours_due_at(case, memory, now)
-    warned, announced = valid_notice_at(case, memory, now), memory.announced_action
-    more = ACTION_STRENGTH.get(announced or "", 0) - ACTION_STRENGTH[action]
+        return _hours_due_at(case, record.notice, now)
+    warned, notice = valid_notice_at(case, record, now), record.notice
+    if warned is None or notice is None:
+        return None
+    more = ACTION_STRENGTH.get(notice.action or "", 0) - ACTION_STRENGTH[action]
     has_grown = more > 0 and case.rule.delete_after is not None  # since the notice of its delete
-    if warned is None or more < 0 or has_grown:
+    if more < 0 or has_grown:
         return None
-    return max(earliest_action_at(case, warned, action), memory.act_not_before or warned)
+    return max(earliest_action_at(case, warned, action), notice.not_before or warned)
 
 
-def reminded_at(case: Case, memory: Memory, now: datetime, action: StepName) -> datetime | None:
+def reminded_at(case: Case, notice: Notice | None, now: datetime, action: StepName) -> datetime | None:
     """The date that a reminder names; None without a first notice. An action never comes before it, even if a freeze is lifted since."""
-    if memory.warned_at is None:
+    if notice is None or notice.warned_at is None:
         return None
-    promised = max(memory.act_not_before or memory.warned_at, earliest_action_at(case, memory.warned_at, action))
-    return add_length(max(promised, now), timedelta(), case.rule.freezes)
+    announced = max(notice.not_before or notice.warned_at, earliest_action_at(case, notice.warned_at, action))
+    return add_length(max(announced, now), timedelta(), case.rule.freezes)
 
 
-def forced_stop_at(case: Case, memory: Memory, now: datetime) -> datetime | None:
+def forced_stop_at(case: Case, notice: Notice | None, now: datetime) -> datetime | None:
     """When it is stopped although it is in use, if its owner is notified now; None if not today, which needs another notice."""
-    hours, enrolled_at = case.rule.hours, enrolled_since(case, memory)
-    if hours is None or enrolled_at is None or is_proven_enough(case):
+    hours, enrolled_at = case.rule.hours, enrolled_since(case, notice)
+    if hours is None or notice is None or enrolled_at is None or is_proven_enough(case):
         return None
     if not is_forced(case, now) or manual_start_at(case, now) or case.rule.waits_because:
         return None
-    due = first_allowed_at(case, max(_enrolled_due_at(case, memory, enrolled_at), now + min(case.rule.grace, FORCED_NOTICE)))
+    due = first_allowed_at(case, max(_enrolled_due_at(case, notice, enrolled_at), now + min(case.rule.grace, FORCED_NOTICE)))
     return due if office_hours.is_same_day(hours, due, now) else None
 
 
@@ -110,19 +113,19 @@ def hours_digest(hours: Hours) -> str:
     return sha256(named.encode()).hexdigest()[:16]
 
 
-def enrolled_since(case: Case, memory: Memory) -> datetime | None:
+def enrolled_since(case: Case, notice: Notice | None) -> datetime | None:
     """When its present owner was first notified of the present hours; None if no enrolment counts."""
     hours = case.rule.hours
-    if hours is None or not is_stopped_by_hours(case) or case.rule.action.rank < Ceiling.STOP.rank:
+    if notice is None or hours is None or not is_stopped_by_hours(case) or case.rule.action.rank < Ceiling.STOP.rank:
         return None
-    is_enrolled = idle_period.notice_was_about_hours(memory) and memory.enrolment_digest == hours_digest(hours)
-    return memory.warned_at if is_enrolled else None
+    is_enrolled = idle_period.is_about_hours(notice) and notice.hours == hours_digest(hours)
+    return notice.warned_at if is_enrolled else None
 
 
-def next_summary_at(case: Case, memory: Memory, now: datetime) -> datetime | None:
+def next_summary_at(case: Case, notice: Notice | None, now: datetime) -> datetime | None:
     """When the weekly summary is due, or a void enrolment may be replaced; None without an enrolment, or if a wrong clock dated it far ahead."""
-    last = idle_period.last_notice_at(memory)
-    if last is None or last > now + case.rule.remind_every or not idle_period.notice_was_about_hours(memory):
+    last = idle_period.last_notice_at(notice)
+    if last is None or last > now + case.rule.remind_every or not idle_period.is_about_hours(notice):
         return None
     return next_reminder_at(case, last)
 
@@ -132,20 +135,20 @@ def next_reminder_at(case: Case, last: datetime) -> datetime:
     return last + case.rule.remind_every - min(CLOCK_JITTER, case.rule.remind_every / 10)
 
 
-def is_summary_due(case: Case, memory: Memory, now: datetime) -> bool:
+def is_summary_due(case: Case, notice: Notice | None, snoozes: Snoozes, now: datetime) -> bool:
     """Whether the weekly summary of a valid enrolment is due and no snooze is in effect."""
-    summary_at = next_summary_at(case, memory, now)
-    is_snoozed = memory.snoozed_until is not None and memory.snoozed_until > now
-    return not is_snoozed and summary_at is not None and now >= summary_at and enrolled_since(case, memory) is not None
+    summary_at, until = next_summary_at(case, notice, now), snoozes.own.until
+    is_snoozed = until is not None and until > now
+    return not is_snoozed and summary_at is not None and now >= summary_at and enrolled_since(case, notice) is not None
 
 
-def _hours_due_at(case: Case, memory: Memory, now: datetime) -> datetime | None:
+def _hours_due_at(case: Case, notice: Notice | None, now: datetime) -> datetime | None:
     """When office hours stop it: after its enrolment's grace, and while it is in use also after a notice of the same day."""
-    hours, last = case.rule.hours, idle_period.last_notice_at(memory)
-    enrolled_at = enrolled_since(case, memory)
-    if hours is None or enrolled_at is None or last is None:
+    hours, last = case.rule.hours, idle_period.last_notice_at(notice)
+    enrolled_at = enrolled_since(case, notice)
+    if hours is None or notice is None or enrolled_at is None or last is None:
         return None
-    due = _enrolled_due_at(case, memory, enrolled_at)
+    due = _enrolled_due_at(case, notice, enrolled_at)
     if is_proven_enough(case):
         return due
     # A weekly summary in the daytime doesn't say that it is stopped even while in use.
@@ -156,5 +159,5 @@ def _hours_due_at(case: Case, memory: Memory, now: datetime) -> datetime | None:
     )
 
 
-def _enrolled_due_at(case: Case, memory: Memory, enrolled_at: datetime) -> datetime:
-    return max(earliest_action_at(case, enrolled_at, StepName.STOP), memory.act_not_before or enrolled_at)
+def _enrolled_due_at(case: Case, notice: Notice, enrolled_at: datetime) -> datetime:
+    return max(earliest_action_at(case, enrolled_at, StepName.STOP), notice.not_before or enrolled_at)

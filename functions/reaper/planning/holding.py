@@ -11,17 +11,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from reaper import idle_period, limits, plan
+from reaper import limits, plan
 from reaper.case import Blocked, Case, Step
 from reaper.handover import Decision
 from reaper.ledger.ledger import Ledger
 from reaper.ledger.update import write_until_accepted
-from reaper.model import ACTIONS, ENDING_ACTIONS, NOTICES, HoldReason, Memory, Mode, State, StepName, Target
+from reaper.model import ACTIONS, ENDING_ACTIONS, NOTICES, HoldReason, Mode, State, StepName, Target
 from reaper.notices.owner_notice import notice_address
 from reaper.pending import holds
 from reaper.pending.holds import QUIET_FOR, Breaker, HoldRows, KindInTarget, RunScope
@@ -30,6 +30,7 @@ from reaper.planning.breaker import PlaceCounts
 from reaper.planning.possible_actions import is_in_weekly_summary
 from reaper.planning.valid_notice import without_void_notice
 from reaper.policy import office_hours, send_window
+from reaper.record import NO_RECORD, NO_SNOOZES, Record, Snooze, Snoozes
 from reaper.report.run_report import finding_of
 from reaper.text import format_usd
 
@@ -39,18 +40,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """A decision and the memory it is based on. `is_blocked`: an interrupted action, or a first notice that isn't sent, blocks
+    """A decision and what it is based on. `is_blocked`: an interrupted action, or a first notice that isn't sent, blocks
     whatever the plan leads to.
     """
 
     decision: Decision
-    memory: Memory = field(default_factory=Memory)
+    record: Record = NO_RECORD
+    snoozes: Snoozes = NO_SNOOZES
     is_blocked: bool = False
 
     @property
     def is_known(self) -> bool:
-        """Whether its row could be read, so that something about it may be written."""
-        return self.decision.row_version is not None
+        """Whether its record could be read, so that something about it may be written."""
+        return self.decision.record_version is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,9 +77,9 @@ def apply_limits(planned: Sequence[Planned], swept: Swept, ledger: Ledger) -> tu
     known = [each.decision.case for each in planned if each.is_known]
     counts = breaker.count_places(each.decision.reported_case for each in planned if each.is_known)
     breaker.add_counts(counts, swept.others)
-    idle: dict[KindInTarget, list[tuple[Case, Memory]]] = defaultdict(list)
+    idle: dict[KindInTarget, list[tuple[Case, Snooze]]] = defaultdict(list)
     for each in (each for each in planned if each.is_known and each.decision.verdict.state is State.IDLE):
-        idle[holds.kind_in_target_of(each.decision.case)].append((each.decision.case, each.memory))
+        idle[holds.kind_in_target_of(each.decision.case)].append((each.decision.case, each.snoozes.own))
 
     def attempt() -> tuple[Sequence[Planned], HoldRows] | None:
         read = holds.read_hold_rows(ledger, swept.targets, now)
@@ -106,31 +108,31 @@ def without_step(planned: Planned, because: str, now: datetime, *, acting: bool)
         return _with_step(
             planned, Step(name=StepName.HOLD, because=f"on hold, because {because}", held=held, hold_reasons=(why,))
         )
-    by_hours = acting and plan.follows_hours(decision.reported_case, planned.memory, now)
+    by_hours = acting and plan.follows_hours(decision.reported_case, planned.record.notice, now)
     if decision.step.name in NOTICES and not by_hours:
         return _with_step(planned, Step(name=StepName.NONE, because=f"no notice is sent, because {because}"))
     return planned
 
 
 def after_jumps(planned: Planned, breakers: Sequence[Breaker], now: datetime, *, acting: bool) -> Planned:
-    """The decision under these breakers, and the memory it is based on. What office hours decide stays as it is, and so does, in a run that isn't
+    """The decision under these breakers, and the record it is based on. What office hours decide stays as it is, and so does, in a run that isn't
     `acting`, what another run has announced.
 
     An action that is due stays, too, while a jump stands: the limits put it on hold.
     """
-    decision, memory = planned.decision, planned.memory
+    decision, record = planned.decision, planned.record
     if not breakers or not planned.is_known or planned.is_blocked:
         return planned
-    if acting and plan.follows_hours(decision.reported_case, memory, now):
+    if acting and plan.follows_hours(decision.reported_case, record.notice, now):
         return planned
     jumps = [breaker for breaker in breakers if breaker.since]
     if not jumps:
         ends = [breaker.lapsed_at for breaker in breakers]
-        valid = without_void_notice(decision.reported_case, memory, now, announces=acting, lapsed=ends)
-        return planned if valid == memory else _planned_again(planned, valid, now, acting)
+        valid = without_void_notice(decision.reported_case, record, planned.snoozes, now, announces=acting, lapsed=ends)
+        return planned if valid == record else _planned_again(planned, valid, now, acting)
     if decision.step.name not in {*NOTICES, StepName.NONE} or not possible_actions.may_act(decision.reported_case):
         return planned
-    if not acting and plan.has_announced_action(decision.reported_case, memory, now):
+    if not acting and plan.has_announced_action(decision.reported_case, record, now):
         return planned
     latest = max(jump.since for jump in jumps if jump.since)
     protections = jumps[0].protections and f"and {jumps[0].protections}"
@@ -144,7 +146,7 @@ def after_jumps(planned: Planned, breakers: Sequence[Breaker], now: datetime, *,
         for name, found in decision.case.blocked.items()
     }
     undated = replace(planned, decision=replace(decision, case=replace(decision.case, blocked=blocked)))
-    valid = idle_period.without_notice(memory) if memory.announced_action is not None else memory
+    valid = replace(record, notice=None) if record.notice and record.notice.action is not None else record
     return _planned_again(undated, valid, now, acting)
 
 
@@ -162,8 +164,8 @@ def _after_jumps(planned: Iterable[Planned], rows: HoldRows, swept: Swept) -> li
 def _after_caps(planned: Sequence[Planned], rows: HoldRows, counts: PlaceCounts, swept: Swept) -> tuple[list[Planned], HoldRows]:
     known = [each for each in planned if each.is_known]
     cases = [(each.decision.reported_case, each.decision.step) for each in known]
-    memories = {each.decision.case.resource.id: each.memory for each in known}
-    steps, rows, since = limits.hold_over_limits(cases, memories, swept.policy.limits, rows, swept.scope, counts)
+    records = {each.decision.case.resource.id: each.record for each in known}
+    steps, rows, since = limits.hold_over_limits(cases, records, swept.policy.limits, rows, swept.scope, counts)
     remaining, after = iter(steps), list(planned)
     for index, each in enumerate(planned):
         if each.is_known and (step := next(remaining)).name is StepName.HOLD:
@@ -171,9 +173,9 @@ def _after_caps(planned: Sequence[Planned], rows: HoldRows, counts: PlaceCounts,
     return after, rows
 
 
-def _planned_again(planned: Planned, memory: Memory, now: datetime, acting: bool) -> Planned:
-    step = plan.plan_step(planned.decision.reported_case, memory, now, acting=acting)
-    return replace(planned, decision=replace(planned.decision, step=step), memory=memory)
+def _planned_again(planned: Planned, record: Record, now: datetime, acting: bool) -> Planned:
+    step = plan.plan_step(planned.decision.reported_case, record, planned.snoozes, now, acting=acting)
+    return replace(planned, decision=replace(planned.decision, step=step), record=record)
 
 
 def above_floor(planned: list[Planned], policy: Policy, mode: Mode) -> list[Planned]:

@@ -8,9 +8,10 @@ from datetime import UTC, datetime, timedelta
 
 from reaper import idle_period
 from reaper.case import Case, Finding
-from reaper.model import Ceiling, Confidence, Memory, Resource, Result, State, StepName, Verdict
+from reaper.model import Ceiling, Confidence, Resource, Result, State, StepName, Verdict
 from reaper.policy import office_hours
 from reaper.policy.tags import tag_values
+from reaper.record import Act, Record, Snooze, Snoozes
 
 CONFIRM_WITHIN = timedelta(hours=1)
 """How long a requested action may take to show. After that the resource is planned from scratch."""
@@ -61,12 +62,12 @@ def is_forced(case: Case, now: datetime) -> bool:
     return case.verdict.state in {State.ACTIVE, State.YOUNG, State.IDLE}
 
 
-def may_start(case: Case, memory: Memory, now: datetime) -> bool:
+def may_start(case: Case, record: Record, now: datetime) -> bool:
     """Whether its office hours start it now: it is stopped, nothing protects it, and the reaper stopped it, or the rule starts everything
     and it is known to be unchanged since the hours began. What hours stopped is started in doubt, too.
     """
-    hours, is_ours = case.rule.hours, was_stopped_by_reaper(case, memory)
-    may_keep = may_keep_hours(case) or (is_ours and idle_period.notice_was_about_hours(memory) and is_in_doubt(case))
+    hours, is_ours = case.rule.hours, was_stopped_by_reaper(case, record.act)
+    may_keep = may_keep_hours(case) or (is_ours and idle_period.is_about_hours(record.notice) and is_in_doubt(case))
     if hours is None or not may_keep or not _is_startable(case) or not office_hours.is_open(hours, now):
         return False
     opened, changed = office_hours.opened_today(hours, now), case.resource.changed
@@ -119,10 +120,9 @@ def is_in_weekly_summary(case: Case, action: StepName) -> bool:
     return action is StepName.START or (action is StepName.STOP and is_stopped_by_hours(case))
 
 
-def is_unconfirmed(memory: Memory, now: datetime) -> bool:
+def is_unconfirmed(act: Act | None, now: datetime) -> bool:
     """Whether an action was requested so recently that its result may not show yet."""
-    requested_at = memory.last_action_at
-    return requested_at is not None and memory.last_action is not None and requested_at <= now < requested_at + CONFIRM_WITHIN
+    return act is not None and act.at <= now < act.at + CONFIRM_WITHIN
 
 
 def manual_start_at(case: Case, now: datetime) -> datetime | None:
@@ -135,57 +135,57 @@ def manual_start_at(case: Case, now: datetime) -> datetime | None:
     return started
 
 
-def was_stopped_by_reaper(case: Case, memory: Memory) -> bool:
+def was_stopped_by_reaper(case: Case, act: Act | None) -> bool:
     """Whether the reaper was the last to stop it: it was neither changed nor recreated since."""
-    created, changed, acted_at = case.resource.created, case.resource.changed, memory.last_action_at
-    if acted_at is None or (created is not None and created > acted_at):
+    created, changed = case.resource.created, case.resource.changed
+    if act is None or (created is not None and created > act.at):
         return False
-    if memory.last_action is StepName.START and memory.last_action_result is Result.FAILED:
-        return changed is None or changed <= acted_at  # the reaper had stopped it before it tried that start
-    return memory.last_action is StepName.STOP and (changed is None or changed <= acted_at + CONFIRM_WITHIN)
+    if act.action is StepName.START and act.result is Result.FAILED:
+        return changed is None or changed <= act.at  # the reaper had stopped it before it tried that start
+    return act.action is StepName.STOP and (changed is None or changed <= act.at + CONFIRM_WITHIN)
 
 
-def is_left_stopped(case: Case, memory: Memory) -> bool:
+def is_left_stopped(case: Case, record: Record) -> bool:
     """Whether office hours stopped it, and nothing starts it again: it is protected, or they no longer apply to it. Doubt is no proof of that."""
     if case.resource.tags is None or (case.rule.hours is not None and (may_keep_hours(case) or is_in_doubt(case))):
         return False
-    is_ours = memory.last_action is StepName.STOP and memory.last_action_result is Result.DONE
-    by_hours = is_ours and idle_period.notice_was_about_hours(memory) and memory.last_action_told_at is not None
-    return by_hours and _is_startable(case) and was_stopped_by_reaper(case, memory)
+    act = record.act
+    is_ours = act is not None and act.action is StepName.STOP and act.result is Result.DONE and act.told_at is not None
+    return is_ours and idle_period.is_about_hours(record.notice) and _is_startable(case) and was_stopped_by_reaper(case, act)
 
 
-def with_snooze(case: Case, memory: Memory, now: datetime, host: Memory | None = None) -> Case:
+def with_snooze(case: Case, snoozes: Snoozes, now: datetime) -> Case:
     """The case with an exempt verdict if it is idle and a snooze is in effect; otherwise the case unchanged."""
-    because = snoozed_because(case, memory, now, host)
+    because = snoozed_because(case, snoozes, now)
     if not because or not may_act(case):
         return case
     return replace(case, verdict=Verdict(state=State.EXEMPT, because=because, last_busy=case.verdict.last_busy))
 
 
-def snoozed_because(case: Case, memory: Memory, now: datetime, host: Memory | None = None) -> str | None:
-    """The sentence about the snooze in effect, if any. `host`: the memory of what contains it, whose snooze protects this one, too."""
-    if is_snoozed(case, memory, now):
-        return snooze_sentence(memory)
-    is_by_host = host and host.snoozed_until and host.snoozed_until > now
-    return f"its host is {snooze_sentence(host)}" if host and is_by_host else None
+def snoozed_because(case: Case, snoozes: Snoozes, now: datetime) -> str | None:
+    """The sentence about the snooze in effect, if any. That of its host protects it, too."""
+    if is_snoozed(case, snoozes.own, now):
+        return snooze_sentence(snoozes.own)
+    is_by_host = snoozes.host.until is not None and snoozes.host.until > now
+    return f"its host is {snooze_sentence(snoozes.host)}" if is_by_host else None
 
 
-def is_snoozed(case: Case, memory: Memory, now: datetime) -> bool:
+def is_snoozed(case: Case, snooze: Snooze, now: datetime) -> bool:
     """Whether a snooze is in effect. A snooze from before the resource was created was for another one with the same ID."""
-    return memory.snoozed_until is not None and memory.snoozed_until > now and not is_recreated(case, memory)
+    return snooze.until is not None and snooze.until > now and not is_recreated(case, snooze)
 
 
-def is_recreated(case: Case, memory: Memory) -> bool:
+def is_recreated(case: Case, snooze: Snooze) -> bool:
     """Whether the resource was created after its snooze, under an ID that another resource had."""
-    snoozed_at, created = memory.snoozed_at, case.resource.created
-    return snoozed_at is not None and created is not None and created > snoozed_at + idle_period.MAX_CLOCK_SKEW
+    created = case.resource.created
+    return snooze.at is not None and created is not None and created > snooze.at + idle_period.MAX_CLOCK_SKEW
 
 
-def snooze_sentence(memory: Memory) -> str:
+def snooze_sentence(snooze: Snooze) -> str:
     """The sentence about a snooze that is in effect."""
-    until = memory.snoozed_until.astimezone(UTC) if memory.snoozed_until else None
-    reason = f": {memory.snooze_reason}" if memory.snooze_reason else ""
-    return f"snoozed until {until:%Y-%m-%d %H:%M} UTC by {memory.snoozed_by or 'someone'}{reason}"
+    until = snooze.until.astimezone(UTC) if snooze.until else None
+    reason = f": {snooze.reason}" if snooze.reason else ""
+    return f"snoozed until {until:%Y-%m-%d %H:%M} UTC by {snooze.by or 'someone'}{reason}"
 
 
 def _is_startable(case: Case) -> bool:

@@ -8,9 +8,10 @@ from reaper import idle_period
 from reaper.calendars.adding import freeze_at
 from reaper.case import Case
 from reaper.duration import format_duration
-from reaper.model import Memory, Resource, Rule, StepName
+from reaper.model import Resource, Rule, StepName
 from reaper.planning.possible_actions import is_native, manual_start_at
 from reaper.policy import office_hours
+from reaper.record import Act
 from reaper.text import count_noun
 
 PARTICIPLES = {StepName.STOP: "stopped", StepName.DELETE: "deleted", StepName.START: "started"}
@@ -22,17 +23,17 @@ def participle(resource: Resource, action: StepName) -> str:
     return "switched to its own idle shutdown" if is_native(resource, action) else PARTICIPLES.get(action, action.value)
 
 
-def nothing_to_do_because(case: Case, memory: Memory) -> str:
+def nothing_to_do_because(case: Case, act: Act | None) -> str:
     """Why there is no step: it is as the reaper left it, or its state needs none."""
-    blocked = case.blocked.get(memory.last_action) if memory.last_action else None
-    if blocked and blocked.already_done and memory.last_action_at:
-        return f"it is unchanged since the reaper's action on {memory.last_action_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC: {blocked.because}"
+    blocked = case.blocked.get(act.action) if act else None
+    if act and blocked and blocked.already_done:
+        return f"it is unchanged since the reaper's action on {act.at.astimezone(UTC):%Y-%m-%d %H:%M} UTC: {blocked.because}"
     return f"nothing to do: it is {case.verdict.state}"
 
 
-def unconfirmed_because(memory: Memory) -> str:
+def unconfirmed_because(act: Act | None) -> str:
     """Why an action that was just requested is left to finish."""
-    return f"{memory.last_action or StepName.STOP} requested; the next sweep checks the result"
+    return f"{act.action if act else StepName.STOP} requested; the next sweep checks the result"
 
 
 def frozen_because(rule: Rule, now: datetime) -> str | None:

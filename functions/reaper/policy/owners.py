@@ -12,9 +12,10 @@ from itertools import chain
 
 from reaper.case import Case, Claim, Owner
 from reaper.idle_period import MAX_CLOCK_SKEW
-from reaper.model import Memory, Resource
+from reaper.model import Resource
 from reaper.notices.message import is_deliverable, is_plain_address
 from reaper.policy.tags import tag_values
+from reaper.record import Snooze
 
 SEVERAL = "several addresses; name one in it"
 """What is wrong with a tag of several addresses."""
@@ -38,21 +39,21 @@ def owner(resource: Resource, tags: Sequence[str], domains: Sequence[str], fallb
     return Owner(address=fallback, source=source, claimed=next(claims, None))
 
 
-def with_present_owner(case: Case, memory: Memory | None, fallback: str | None) -> Case:
+def with_present_owner(case: Case, snooze: Snooze, fallback: str | None) -> Case:
     """The case with its present owner: the one that was found; the fallback if that one said that it isn't theirs."""
     found = case.owner.address
-    if memory is None or not is_disowned(case.resource, memory, found):
+    if not is_disowned(case.resource, snooze, found):
         return case
     source = f"{'fallback' if fallback else 'no owner'}; {found} said it isn't theirs"
     return replace(case, owner=Owner(address=fallback, source=source, disowned_by=found))
 
 
-def is_disowned(resource: Resource, memory: Memory, address: str | None) -> bool:
+def is_disowned(resource: Resource, snooze: Snooze, address: str | None) -> bool:
     """Whether this address, as the one found, said that it isn't theirs, about this very resource and not an earlier one with the same ID."""
-    at, created = memory.disowned_at, resource.created
+    at, created = snooze.disowned_at, resource.created
     if at is None or address is None or (created is not None and created > at + MAX_CLOCK_SKEW):
         return False
-    return (memory.disowned_by or "").casefold() == address.casefold()
+    return (snooze.disowned_by or "").casefold() == address.casefold()
 
 
 def shown(owner: Owner) -> str | None:

@@ -51,7 +51,7 @@ def render(report: Report) -> str:
     writer.writerow([*(FOCUS_NAMES.get(name, name) for name in (*COLUMNS, *tag_names)), *shown_names])
     for finding in report.findings:
         claimed, share, price = finding.owner.claimed, finding.host_share, finding.price or finding.host_share
-        row = finding_json(finding) | {
+        row = finding_json(finding, report.run.finished_at) | {
             "owner": finding.owner.address,
             "owner_claimed": claimed.address if claimed else None,
             "host_share_usd_per_hour": share.usd_per_hour if share else None,

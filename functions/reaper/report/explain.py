@@ -10,16 +10,18 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from difflib import get_close_matches
 
+from reaper import idle_period
 from reaper.case import Evidence, Finding, FinishedRun, Price, Report
 from reaper.duration import format_duration
 from reaper.ledger.rows import HistoryEntry
-from reaper.model import Ceiling, Confidence, Memory, NextAction, Role, State, StepName
+from reaper.model import Ceiling, Confidence, NextAction, Role, State, StepName
 from reaper.pending import lookup
 from reaper.planning import possible_actions
 from reaper.planning.reasons import frozen_because
 from reaper.policy import rules
 from reaper.policy.schema import Policy
 from reaper.policy.tags import TAG_PREFIX
+from reaper.record import NO_RECORD, NO_SNOOZES, Notice, Record, Snooze
 from reaper.report.coverage_map import place_text
 from reaper.report.json import finding_json, utc_text
 from reaper.report.saved import SavedFinding, SavedReport, SavedRun
@@ -34,18 +36,20 @@ MEMORY_NAMES = {"idle_since": "idle since", "warned_at": "notified", "snoozed_un
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainContext:
-    """What is needed besides the report: the policy, the memories and histories by resource ID, and the time."""
+    """What is needed besides the report: the policy, the records, snoozes and histories by resource ID, and the time."""
 
     policy: Policy
     now: datetime
-    memories: Mapping[str, Memory] = field(default_factory=dict)
+    records: Mapping[str, Record] = field(default_factory=dict)
+    snoozes: Mapping[str, Snooze] = field(default_factory=dict)
     histories: Callable[[str], Sequence[HistoryEntry]] = lambda resource_id: ()
 
 
 def render(report: Report, wanted: str, known: ExplainContext) -> str | None:
     """The explanation of every resource with that ID or name, or the only one with such a part; None if there is none."""
     texts = [
-        "\n".join(explain_row(SavedFinding.model_validate(finding_json(f)), report.run, (f, known))) + "\n"
+        "\n".join(explain_row(SavedFinding.model_validate(finding_json(f, report.run.finished_at)), report.run, (f, known)))
+        + "\n"
         for f in matching_findings(report, wanted)
     ]
     return "\n".join(texts) or None
@@ -110,7 +114,7 @@ def explain_row(
     sure, idle_for = f" ({row.confidence})" if row.confidence else "", timedelta(seconds=row.idle_for_s or 0)
     idle = f", idle for {format_duration(idle_for)}" if idle_for else ""
     yield explain_line("verdict", f"{row.state}{sure}{idle}: {row.because}")
-    yield from _memory_lines(row.id, live[1]) if live else _saved_memory_lines(row)
+    yield from _record_lines(row.id, live[1]) if live else _saved_memory_lines(row)
     if live:
         finding, known = live
         for action, blocked in finding.case.blocked.items():
@@ -231,22 +235,24 @@ def _saved_memory_lines(row: SavedFinding) -> Iterator[str]:
             yield explain_line("memory", f"{MEMORY_NAMES[name]} {utc_text(when)}")
 
 
-def _memory_lines(resource_id: str, known: ExplainContext) -> Iterator[str]:
-    memory = known.memories.get(resource_id)
-    if memory is None:
+def _record_lines(resource_id: str, known: ExplainContext) -> Iterator[str]:
+    record, snooze = known.records.get(resource_id), known.snoozes.get(resource_id)
+    if record is None and snooze is None:
         yield explain_line("memory", "no ledger record")
         return
-    snoozed = f"{utc_text(memory.snoozed_until)} by {clean_line(memory.snoozed_by or '')}" if memory.snoozed_until else None
+    record, snooze = record or NO_RECORD, snooze or NO_SNOOZES.own
+    notice, act = record.notice or Notice(), record.act
+    is_snoozed = snooze.until is not None and snooze.until > known.now
     for name, value in (
-        ("idle since", utc_text(memory.idle_since)),
-        ("notified", _notice_text(memory)),
-        ("reminded", utc_text(memory.reminded_at)),
-        ("reminders since the notice:", memory.reminders),
-        ("escalated", f"{utc_text(memory.escalated_at)} to {memory.escalated_to}" if memory.escalated_at else None),
-        ("snoozed until", snoozed),
-        ("not theirs,", f"says {clean_line(memory.disowned_by)}, {utc_text(memory.disowned_at)}" if memory.disowned_by else None),
-        ("last action", f"{memory.last_action} on {utc_text(memory.last_action_at)}" if memory.last_action else None),
-        ("manifest", memory.manifest_address),
+        ("idle since", utc_text(record.idle_since)),
+        ("notified", _notice_text(notice)),
+        ("reminded", utc_text(notice.reminded_at)),
+        ("reminders since the notice:", notice.reminders),
+        ("escalated", f"{utc_text(notice.escalated_at)} to {' '.join(notice.escalated_to)}" if notice.escalated_at else None),
+        ("snoozed until", f"{utc_text(snooze.until)} by {clean_line(snooze.by or '')}" if is_snoozed else None),
+        ("not theirs,", f"says {clean_line(snooze.disowned_by)}, {utc_text(snooze.disowned_at)}" if snooze.disowned_by else None),
+        ("last action", f"{act.action} on {utc_text(act.at)}" if act else None),
+        ("manifest", act.manifest.address if act and act.manifest else None),
     ):
         if value:
             yield explain_line("memory", f"{name} {value}")
@@ -255,17 +261,15 @@ def _memory_lines(resource_id: str, known: ExplainContext) -> Iterator[str]:
         yield explain_line("history", f"{utc_text(entry.when)} {what}")
 
 
-def _notice_text(memory: Memory) -> str | None:
-    if memory.warned_at is None:
+def _notice_text(notice: Notice) -> str | None:
+    if notice.warned_at is None:
         return None
-    sent = f"{utc_text(memory.warned_at)}, receipt {memory.notice_receipt or 'none'}"
-    date = f"{memory.announced_action} on or after {utc_text(memory.act_not_before)}"
-    return f"{sent}, announced {date}" if memory.announced_action else sent
+    sent = f"{utc_text(notice.warned_at)}, receipt {notice.receipt or 'none'}"
+    return f"{sent}, announced {notice.action} on or after {utc_text(notice.not_before)}" if notice.action else sent
 
 
 def _date_lines(finding: Finding, known: ExplainContext) -> Iterator[str]:
-    memory = known.memories.get(finding.case.resource.id, Memory())
-    last = max((t for t in (memory.warned_at, memory.reminded_at) if t), default=None)
+    last = idle_period.last_notice_at(known.records.get(finding.case.resource.id, NO_RECORD).notice)
     if last and finding.step.name is StepName.NONE and possible_actions.strongest_action(finding.case, known.now):
         reminder = last + finding.case.rule.remind_every
         wait = format_duration(max(timedelta(), reminder - known.now))

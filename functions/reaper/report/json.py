@@ -16,10 +16,10 @@ from reaper import duration
 from reaper.case import Evidence, Finding, Price, Report
 from reaper.model import NextAction, Rule
 from reaper.policy import office_hours
+from reaper.record import NO_RECORD
 from reaper.savings.totals import Saved
 
 SCHEMA = 1
-MEMORY_COLUMNS = ("idle_since", "warned_at", "snoozed_until")
 """The columns of the ledger that the report has."""
 EVIDENCE_COLUMNS = ("signal", "subject", "role", "points", "last_busy", "peak", "complete", "busy_above", "seen_at")
 """All but what is drawn."""
@@ -36,13 +36,13 @@ def chunks(report: Report) -> Iterator[str]:
     yield "{" + "".join(f"{json_text(key)}: {json_text(value)},\n" for key, value in frame.items() if key != "totals")
     yield '"findings": ['
     for index, finding in enumerate(report.findings):
-        yield ("," if index else "") + "\n" + json_text(finding_json(finding))
+        yield ("," if index else "") + "\n" + json_text(finding_json(finding, report.run.finished_at))
     yield f'],\n"totals": {json_text(frame["totals"])}}}\n'
 
 
 def report_json(report: Report) -> dict[str, Any]:
     """The whole report as dicts, lists, strings and numbers. Money is in US dollars, `_s` in seconds, times in UTC with a Z."""
-    return _frame_json(report) | {"findings": [finding_json(f) for f in report.findings]}
+    return _frame_json(report) | {"findings": [finding_json(f, report.run.finished_at) for f in report.findings]}
 
 
 def json_text(value: Any) -> str:
@@ -80,10 +80,10 @@ def _frame_json(report: Report) -> dict[str, Any]:
     return {key: _plain(value) for key, value in frame.items()}
 
 
-def finding_json(finding: Finding) -> dict[str, Any]:
-    """One line of the report."""
+def finding_json(finding: Finding, now: datetime) -> dict[str, Any]:
+    """One line of the report of a run that finished `now`."""
     resource, verdict, rule = finding.case.resource, finding.case.verdict, finding.case.rule
-    owner, memory = finding.owner, finding.memory
+    owner = finding.owner
     row = {
         "id": resource.id,
         "kind": resource.kind,
@@ -120,10 +120,21 @@ def finding_json(finding: Finding) -> dict[str, Any]:
         "error": finding.outcome.error,
         "next": next_json(finding.next) if finding.next else None,
         "could": next_json(finding.could) if finding.could else None,
-        "memory": {name: getattr(memory, name) for name in MEMORY_COLUMNS} if memory else None,
+        "memory": _memory_json(finding, now),
         "evidence": [_evidence_json(e) for e in finding.evidence],
     }
     return {key: _plain(value) for key, value in row.items()}
+
+
+def _memory_json(finding: Finding, now: datetime) -> dict[str, datetime | None] | None:
+    """The dates that the ledger has; None if it has nothing. A snooze that is over is none."""
+    record, snooze = finding.record, finding.snooze
+    if record is None and snooze is None:
+        return None
+    until = snooze.until if snooze and snooze.until and snooze.until > now else None
+    record = record or NO_RECORD
+    warned_at = record.notice.warned_at if record.notice else None
+    return {"idle_since": record.idle_since, "warned_at": warned_at, "snoozed_until": until}
 
 
 def utc_text(when: datetime | None) -> str | None:

@@ -10,12 +10,13 @@ from reaper.case import HOURS_A_MONTH, PLANNED, Case, Coverage, Finding, Finishe
 from reaper.coverage import PlaceName, add_failure_row, failure_row, place_name, summed_failures, with_replaced_rows
 from reaper.errors import CloudError, ReaperError, Reason
 from reaper.handover import Acted, Decided, Decision, Observed
-from reaper.model import BudgetUse, Memory, State, Status, StepName
+from reaper.model import BudgetUse, State, Status, StepName
 from reaper.notices.context import ConcludeContext
 from reaper.pending import stop_switch
 from reaper.planning import reasons
 from reaper.policy.accepted import expiry_notes, unmatched_notes
 from reaper.policy.own_prices import Budget
+from reaper.record import NO_RECORD, NO_SNOOZES, Record, Snooze
 from reaper.savings.totals import read_overview
 
 
@@ -96,7 +97,7 @@ def join_findings(parts: Iterable[Observed], decided: Decided, acted: Iterable[A
         if decision := decisions.get(finding_key(case)):
             findings[finding_key(case)] = _decided_finding(decision, outcomes)
         else:
-            nothing = Step(name=StepName.NONE, because=reasons.nothing_to_do_because(case, Memory()))
+            nothing = Step(name=StepName.NONE, because=reasons.nothing_to_do_because(case, None))
             findings[finding_key(case)] = finding_of(case, nothing, PLANNED)
     for key, decision in decisions.items():
         if key not in findings:
@@ -121,9 +122,10 @@ def finding_key(case: Case) -> tuple[str, str]:
     return case.resource.id, case.resource.name
 
 
-def with_memory(finding: Finding, memory: Memory | None) -> Finding:
-    """The finding with its memory, if the ledger has one."""
-    return replace(finding, memory=memory if memory and memory != Memory() else None)
+def with_record(finding: Finding, record: Record, snooze: Snooze) -> Finding:
+    """The finding with what the ledger has on it, if anything."""
+    is_known, is_said = record != NO_RECORD, snooze != NO_SNOOZES.own
+    return replace(finding, record=record if is_known else None, snooze=snooze if is_said else None)
 
 
 def left_alone(finding: Finding, because: str) -> Finding:

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from reaper.case import Price
 from reaper.errors import CloudError, Reason
-from reaper.ledger.ledger import Ledger, comparable_id, target_text
-from reaper.ledger.rows import adapter, sortable_time, valid_version
+from reaper.ledger.ledger import Ledger, target_text
+from reaper.ledger.rows import adapter, comparable_id, sortable_time, valid_version
 from reaper.ledger.store import AtVersion, Category, Key, Row
 from reaper.ledger.update import write_until_accepted
 from reaper.model import StepName, Target

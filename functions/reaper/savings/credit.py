@@ -16,10 +16,11 @@ from typing import NamedTuple
 
 from reaper import idle_period
 from reaper.case import Case, Finding, Price
-from reaper.model import ENDING_ACTIONS, BilledPart, Memory, Result, State, StepName, Target
+from reaper.model import ENDING_ACTIONS, BilledPart, Result, State, StepName, Target
 from reaper.planning.possible_actions import CONFIRM_WITHIN
 from reaper.planning.valid_notice import void_because
 from reaper.policy.tags import tag_values
+from reaper.record import NO_RECORD, NO_SNOOZES, Record, Snooze, Snoozes
 
 Parts = tuple[BilledPart, ...] | None
 
@@ -76,12 +77,13 @@ class Saving:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """What a complete look, from `at` to `over_at`, shows. `case`: as judged, None if it isn't listed. `memory`: as it is now."""
+    """What a complete look, from `at` to `over_at`, shows. `case`: as judged, None if it isn't listed. `record`, `snooze`: as they are now."""
 
     at: datetime
     over_at: datetime
     case: Case | None
-    memory: Memory
+    record: Record = NO_RECORD
+    snooze: Snooze = NO_SNOOZES.own
 
 
 Counted = tuple[Saving | None, Span | None]
@@ -94,22 +96,22 @@ def begin_saving(finding: Finding, parts_left: Parts, tag_keys: Collection[str],
     A resource that lives in another one costs nothing beside it, so only its hours are counted; and so they are if it isn't known what
     autoscaling would have ended anyway.
     """
-    case, memory, action = finding.case, finding.memory or Memory(), finding.step.name
-    at, is_left = memory.last_action_at, finding.outcome.part_done and action is StepName.DELETE
-    if not finding.is_done or action not in ENDING_ACTIONS or memory.last_action is not action or at is None:
+    case, record, action = finding.case, finding.record or NO_RECORD, finding.step.name
+    act, is_left = record.act, finding.outcome.part_done and action is StepName.DELETE
+    if not finding.is_done or action not in ENDING_ACTIONS or act is None or act.action is not action:
         return None
     usd, excess = case.saves_usd_per_hour.get(action), finding.outcome.excess_usd_per_hour
     usd = None if usd is None or excess is None or case.resource.host_id else max(0.0, round(usd - excess, 6))
     if is_left or usd == 0 or case.resource.stop_by == "native":
         return None
     rate = replace(finding.price, usd_per_hour=usd) if finding.price and usd else None
-    called_at = max(at, memory.last_call_at or at)
+    called_at = max(act.at, record.called_at or act.at)
     return Saving(
         subject=subject_of(case, tag_keys),
         cause=Cause.OURS,
         action=action,
-        at=at,
-        ends_at=at + horizon,
+        at=act.at,
+        ends_at=act.at + horizon,
         rate=rate,
         parts_left=parts_left,
         called_at=called_at,
@@ -121,14 +123,15 @@ def await_prompted(finding: Finding, now: datetime, tag_keys: Collection[str], h
     """What waits for the owner to stop a resource after a valid notice, which may be of `now`; None if there is none, or if its autoscaling
     or its own idle shutdown may end it.
     """
-    case, memory = finding.case, finding.memory or Memory()
+    case, record = finding.case, finding.record or NO_RECORD
     usd = max(0.0, round(finding.price.usd_per_hour - case.excess_usd_per_hour, 6)) if finding.price else None
-    at = idle_period.last_notice_at(memory)
+    at = idle_period.last_notice_at(record.notice)
     if case.verdict.state is not State.IDLE or case.resource.host_id or at is None:
         return None
     if usd == 0 or case.resource.stop_by == "native":
         return None
-    if idle_period.notice_was_about_hours(memory) or void_because(case, memory, max(now, at)):
+    snoozes = Snoozes(own=finding.snooze or NO_SNOOZES.own)
+    if idle_period.is_about_hours(record.notice) or void_because(case, record, snoozes, max(now, at)):
         return None
     return Saving(
         subject=subject_of(case, tag_keys),
@@ -168,13 +171,13 @@ def is_over(saving: Saving, look: Look) -> bool:
 
 def _own_call_at(saving: Saving, look: Look) -> datetime:
     """The reaper's last call to it before the look."""
-    called_at = look.memory.last_call_at
+    called_at = look.record.called_at
     return max(saving.called_at, called_at) if called_at and called_at < look.at else saving.called_at
 
 
 def _count_waiting(saving: Saving, look: Look) -> Counted:
     """A prompted saving begins when its owner stopped the resource. What vanished may have been deleted for any reason."""
-    case, later = look.case, (look.memory.last_call_at, look.memory.snoozed_at)
+    case, later = look.case, (look.record.called_at, look.snooze.at)
     if case is None or any(moment and moment > saving.at for moment in later) or _was_used_since(case, saving.at):
         return None, None
     changed = case.resource.changed
@@ -197,10 +200,10 @@ def _count_waiting(saving: Saving, look: Look) -> Counted:
 
 def _ended_by_reaper_at(saving: Saving, look: Look) -> datetime | None:
     """When the reaper or an undo started it again; None if neither did. A person may have restarted it before an undo without effect."""
-    memory, acted_at, called_at = look.memory, look.memory.last_action_at, look.memory.last_call_at
-    if memory.last_action is StepName.START and memory.last_action_result is Result.DONE:
-        return acted_at if acted_at and acted_at > saving.at else None
-    if memory.last_action is not None or called_at is None or called_at <= saving.called_at:
+    act, called_at = look.record.act, look.record.called_at
+    if act and act.action is StepName.START and act.result is Result.DONE:
+        return act.at if act.at > saving.at else None
+    if act is not None or called_at is None or called_at <= saving.called_at:
         return None
     times = (look.case.resource.changed, look.case.resource.created) if look.case else ()
     return min([called_at, *(t for t in times if t and t > saving.called_at + idle_period.STOPPING_FOR)])
@@ -209,7 +212,7 @@ def _ended_by_reaper_at(saving: Saving, look: Look) -> datetime | None:
 def _count_look(saving: Saving, look: Look) -> Counted:
     if look.at <= saving.looked_at:
         return saving, None
-    case, called_at, own_call_at = look.case, look.memory.last_call_at, _own_call_at(saving, look)
+    case, called_at, own_call_at = look.case, look.record.called_at, _own_call_at(saving, look)
     known = replace(saving, called_at=max(saving.called_at, called_at or saving.called_at))
     if case is None:
         return _counted_on(known, look)

@@ -11,9 +11,9 @@ from reaper import registry
 from reaper.case import Case, Coverage, Finding, money_of
 from reaper.coverage import target_of_row
 from reaper.errors import ReaperError
-from reaper.ledger.ledger import Ledger, comparable_id
-from reaper.ledger.rows import Recalled
-from reaper.model import Memory, Run, State, Status, Target
+from reaper.ledger.ledger import Ledger
+from reaper.ledger.rows import Recalled, comparable_id
+from reaper.model import Run, State, Status, Target
 from reaper.savings import book, credit
 from reaper.savings.book import OpenRow, TrendDay
 from reaper.savings.credit import Cause, Look, Saving, Span
@@ -23,7 +23,7 @@ LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
-    """What a run knows `now`, once its mails are sent. `findings`: with their memories as they are now. `targets`: those that it had to itself.
+    """What a run knows `now`, once its mails are sent. `findings`: with their records as they are now. `targets`: those that it had to itself.
 
     `judged`: by ID and name, the cases as judged, which a snooze doesn't change. `over_at`: everything was read by then. `tag_keys`, `horizon`: what the
     policy says of savings.
@@ -76,7 +76,7 @@ def _record_trend(findings: Mapping[Target, Sequence[Finding]], complete: Mappin
 def _record_target(target: Target, findings: Sequence[Finding], kinds: Collection[str], sweep: Sweep) -> list[ReaperError]:
     ledger, now = sweep.ledger, sweep.now
     rows, unread = book.read_open(ledger, target)
-    memories = ledger.recall([row.saving.subject.id for row in rows], now) if rows else Recalled({}, {})
+    recalled = ledger.recall([row.saving.subject.id for row in rows], now) if rows else Recalled()
     unacted = (f for f in findings if f.case.resource.kind in kinds and not f.is_action)
     begins = (credit.await_prompted(f, sweep.over_at, sweep.tag_keys, sweep.horizon) for f in unacted)
     awaited = {comparable_id(saving.subject.id): saving for saving in begins if saving}
@@ -86,11 +86,11 @@ def _record_target(target: Target, findings: Sequence[Finding], kinds: Collectio
     credited: list[tuple[Saving, Span]] = []
     for row in rows:
         saving, id_ = row.saving, row.saving.subject.id
-        if id_ in memories.unreadable:
+        if recalled.is_unreadable(id_):
             continue
         case = cases.get(comparable_id(id_))
-        memory = memories.get(id_, Memory())
-        look = Look(at=sweep.run.started_at, over_at=sweep.over_at, case=case, memory=memory)
+        record, snooze = recalled.record(id_), recalled.snooze(id_)
+        look = Look(at=sweep.run.started_at, over_at=sweep.over_at, case=case, record=record, snooze=snooze)
         if saving.subject.kind not in kinds:
             counted += [(row, None)] if credit.is_over(saving, look) else []
             continue

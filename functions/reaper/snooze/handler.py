@@ -22,7 +22,7 @@ from reaper.ledger import opening
 from reaper.ledger.ledger import Ledger
 from reaper.ledger.opening import require_known_format
 from reaper.ledger.rows import Visit, VisitResource
-from reaper.snooze import keys, pages, record
+from reaper.snooze import choices, keys, pages
 from reaper.snooze import request as form
 from reaper.snooze.keys import Keyring
 from reaper.snooze.request import MAX_BODY, PAGE_PATH, Reply, Request, SnoozeContext, SnoozeForm, network_of, token_of
@@ -120,7 +120,7 @@ def _reply_to_form(sent: SnoozeForm, visit: Visit, context: SnoozeContext) -> Re
         return _form_page(sent, visit, context, problem)
     ledger = context.ledger()
     require_known_format(ledger)
-    return pages.result_page(sent, visit, record.write_choices(sent, visit, chosen, ledger, context.now), context.now)
+    return pages.result_page(sent, visit, choices.write_choices(sent, visit, chosen, ledger, context.now), context.now)
 
 
 def _problem_of(sent: SnoozeForm, visit: Visit, chosen: Sequence[VisitResource]) -> str:
@@ -128,15 +128,17 @@ def _problem_of(sent: SnoozeForm, visit: Visit, chosen: Sequence[VisitResource])
     if not chosen:
         return "Choose at least one resource."
     if sent.disowns:
-        return "" if record.may_disown(visit) else "This mail didn't go to an owner, so only the tags can say whose it is."
+        return "" if choices.may_disown(visit) else "This mail didn't go to an owner, so only the tags can say whose it is."
     is_valid = sent.days is not None and 1 <= sent.days <= max(pages.days_for(sent.days, each) for each in visit.resources)
     return "" if is_valid else "Choose how long to keep it."
 
 
 def _form_page(sent: SnoozeForm, visit: Visit, context: SnoozeContext, problem: str = "") -> Reply:
-    memories, now = dict(context.ledger().recall([each.id for each in visit.resources], context.now)), context.now
-    may = {"shorten": any(record.may_shorten(each, visit, now) for each in memories.values()), "disown": record.may_disown(visit)}
-    return pages.form_page(sent, visit, memories, now, may, problem)
+    ids, now = [each.id for each in visit.resources], context.now
+    recalled = context.ledger().recall(ids, now)
+    snoozes = [recalled.snooze(id_) for id_ in ids if not recalled.is_unreadable(id_)]
+    may = {"shorten": any(choices.may_shorten(each, visit, now) for each in snoozes), "disown": choices.may_disown(visit)}
+    return pages.form_page(sent, visit, recalled, now, may, problem)
 
 
 def _required_setting(environ: Mapping[str, str], name: str) -> str:

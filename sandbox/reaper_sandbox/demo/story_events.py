@@ -39,8 +39,8 @@ def snooze(name: str, days: int) -> StoryEvent:
 
     def event(world: StoryWorld) -> str:
         heading = world.snooze(name, days)
-        memory = world.memories()[name]
-        until = format_time(memory.snoozed_until) if memory.snoozed_until else "nothing"
+        snooze = world.kept(name)
+        until = format_time(snooze.until) if snooze.until else "nothing"
         return f"opens the link in the mail and sends the form: {heading}. The ledger has it until {until}"
 
     return event

@@ -85,7 +85,7 @@ def _play_scene(scene: Scene, world: StoryWorld, printer: StoryPrinter) -> None:
     for text in texts:
         printer.print_event(scene.when, scene.who, text)
     cards = world.room.read_titles()
-    printer.print_sweep(report, world.mails(), cards, world.memories(), daily=f"{scene.when:%H:%M}" == story_events.DAILY_SWEEP)
+    printer.print_sweep(report, world.mails(), cards, world.records(), daily=f"{scene.when:%H:%M}" == story_events.DAILY_SWEEP)
 
 
 def _print_ending(world: StoryWorld, printer: StoryPrinter, shown: Path) -> None:

@@ -16,9 +16,10 @@ from rich.console import Console
 from rich.text import Text
 
 from reaper.case import Finding, Report
-from reaper.model import Memory, Result, State, StepName
+from reaper.model import Result, State, StepName
 from reaper.planning.reasons import PARTICIPLES as DONE
 from reaper.policy.accepted import ACCEPTED
+from reaper.record import Record
 from reaper_sandbox.demo.mail_text import mail_items
 from reaper_sandbox.demo.story_world import Mail
 
@@ -51,7 +52,7 @@ class StoryPrinter:
     out: Console
     day: str = ""
     states: dict[str, State] = field(default_factory=dict)
-    memories: dict[str, Memory] = field(default_factory=dict)
+    records: dict[str, Record] = field(default_factory=dict)
     already_printed: set[str] = field(default_factory=set)
     office_hours_counts: Counter[tuple[str, str]] = field(default_factory=Counter)
 
@@ -60,7 +61,7 @@ class StoryPrinter:
         self._print_labelled(when, who, text, "bold")
 
     def print_sweep(
-        self, report: Report, mails: Sequence[Mail], cards: Sequence[str], memories: dict[str, Memory], *, daily: bool
+        self, report: Report, mails: Sequence[Mail], cards: Sequence[str], records: dict[str, Record], *, daily: bool
     ) -> None:
         """Print what a sweep found and did. A sweep that isn't the `daily` one is printed only if something happened.
 
@@ -72,14 +73,14 @@ class StoryPrinter:
             *self._unsent_lines(report),
             *self._action_lines(report),
             *self._hold_lines(report, mails, cards),
-            *self._no_longer_idle_lines(report, memories),
+            *self._no_longer_idle_lines(report, records),
         ]
         if daily or lines:
             self._print_labelled(when, "sweep", _sweep_summary(report), STYLES["sweep"])
         for label, text in lines:
             self._print_labelled(None, label, text, STYLES[label])
         self.states = {f.case.resource.name: f.case.verdict.state for f in report.findings}
-        self.memories = memories
+        self.records = records
 
     def print_line(self, text: str = "", style: str = "") -> None:
         """Print one line."""
@@ -145,7 +146,7 @@ class StoryPrinter:
         for title in cards:
             yield "slack", f"the admins' room: {title}"
 
-    def _no_longer_idle_lines(self, report: Report, memories: dict[str, Memory]) -> Iterator[tuple[str, str]]:
+    def _no_longer_idle_lines(self, report: Report, records: dict[str, Record]) -> Iterator[tuple[str, str]]:
         """Resources that are no longer idle, one line for each reason."""
         alike: dict[tuple[State, str], list[Finding]] = {}
         for finding in report.findings:
@@ -155,7 +156,7 @@ class StoryPrinter:
             names = ", ".join(f.case.resource.name for f in some)
             yield (
                 state.value,
-                f"{names}: {because}{_expired_notices_clause(sum(self._notice_expired(f, memories) for f in some))}",
+                f"{names}: {because}{_expired_notices_clause(sum(self._notice_expired(f, records) for f in some))}",
             )
 
     def _is_no_longer_idle(self, finding: Finding) -> bool:
@@ -163,10 +164,10 @@ class StoryPrinter:
         stays = finding.case.rule.hours is None and finding.step.name not in DONE
         return stays and state is State.IDLE and finding.case.verdict.state in {State.ACTIVE, State.EXEMPT}
 
-    def _notice_expired(self, finding: Finding, memories: dict[str, Memory]) -> bool:
+    def _notice_expired(self, finding: Finding, records: dict[str, Record]) -> bool:
         """Whether its notice is gone from the ledger."""
         name = finding.case.resource.name
-        return bool(self.memories.get(name, Memory()).warned_at) and memories.get(name, Memory()).warned_at is None
+        return self.records.get(name, Record()).notice is not None and records.get(name, Record()).notice is None
 
     def _is_first_time(self, line: str) -> bool:
         """Whether this wasn't printed before."""

@@ -25,10 +25,11 @@ from reaper.case import Report
 from reaper.handover import Decided
 from reaper.ledger import opening
 from reaper.ledger.ledger import Ledger
-from reaper.model import Memory, Mode, Target
+from reaper.model import Mode, Target
 from reaper.policy.channel_settings import Folder
 from reaper.policy.channel_settings import Room as RoomSpec
 from reaper.policy.file import PolicySource, load_policy
+from reaper.record import Record, Snooze
 from reaper.run import HandedOver, open_run, run_phases
 from reaper.sessions import CloudSession
 from reaper.settings import Settings
@@ -135,11 +136,18 @@ class StoryWorld:
         finally:
             ledger.close()
 
-    def memories(self) -> dict[str, Memory]:
-        """The memories of everything in the last report, by name."""
+    def records(self) -> dict[str, Record]:
+        """The records of everything in the last report, by name."""
         names = {f.case.resource.id: f.case.resource.name for f in self.reports[-1].findings}
         with self.ledger() as ledger:
-            return {names[resource_id]: memory for resource_id, memory in ledger.recall(names, self.now).items()}
+            recalled = ledger.recall(names, self.now)
+        return {name: recalled.record(resource_id) for resource_id, name in names.items() if resource_id in recalled}
+
+    def kept(self, name: str) -> Snooze:
+        """What a person said about the resource of that name."""
+        [resource_id] = [f.case.resource.id for f in self.reports[-1].findings if f.case.resource.name == name]
+        with self.ledger() as ledger:
+            return ledger.snooze(resource_id, self.now)
 
     def snooze(self, name: str, days: int) -> str:
         """Open the link in the newest mail about `name` and send the form. Returns the heading of the page that answers."""

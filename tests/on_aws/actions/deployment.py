@@ -80,8 +80,8 @@ class AwsDeployment(FakeDeployment):
 
     def result(self, resource_id: str) -> Result | None:
         """The result of the last action on a resource, as the ledger has it."""
-        memory = self.ledger.recall([resource_id], self.now).get(resource_id)
-        return memory.last_action_result if memory else None
+        record = self.ledger.recall([resource_id], self.now).get(resource_id)
+        return record.act.result if record else None
 
 
 def is_change(call: Call) -> bool:

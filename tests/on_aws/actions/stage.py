@@ -29,9 +29,10 @@ from reaper.acting.permit import CallPermit
 from reaper.aws.session import CloudSession
 from reaper.case import Blocked
 from reaper.ledger.rows import Unfinished
-from reaper.model import Memory, Resource, StepName, Target
+from reaper.model import Resource, StepName, Target
 from reaper.observation import Observation, Window
 from reaper.pending.intents import Intent
+from reaper.record import Record
 from reaper_sandbox.aws.server import Server
 
 RUNS = count(2)
@@ -111,7 +112,7 @@ class Stage:
     def permit(self, resource: Resource, move: StepName) -> CallPermit:
         """The core's permit, over a ledger of its own. A look after a wait is a look at the resource alone."""
         functions, ledger = registry.action_functions(self.kind), InMemoryLedger()
-        ledger.remember(resource.id, Memory(), 0, NOW)
+        ledger.write_record(resource.id, Record(), 0, NOW)
         hint = Unfinished(
             target=resource.target, id=resource.id, kind=self.kind, name=resource.name, region=resource.region, owner=None,
             action=move, run="r1", at=NOW,
@@ -119,7 +120,7 @@ class Stage:
         return CallPermit(
             resource=resource, read=lambda: functions.read_now(self.cloud(), resource),
             look_again=lambda now: None,
-            own_intent=Intent(before=Memory(), written=Memory(), hint=hint),
+            own_intent=Intent(before=Record(), written=Record(), hint=hint),
             ledger=ledger,
             clock=lambda: NOW,
             require_lease=lambda: None,

@@ -12,8 +12,9 @@ from on_aws.actions import deployment as wired
 from on_aws.actions.deployment import COMPONENT, AwsDeployment, Killed, announced, finding, later, on_call
 from on_aws.actions.test_looks import MINIMUM, PART_MINIMUM, hosted
 from on_aws.conftest import DAY
-from reaper.model import Memory, Mode, Pause, Result, State, StepName
+from reaper.model import Mode, Pause, Result, State, StepName
 from reaper.pending import stop_switch
+from reaper.record import Record, Snooze
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.call import Call
 from reaper_sandbox.aws.fault import Fault, carried_out, denied, error, garbage, on, throttled
@@ -54,7 +55,7 @@ def least(account: Account, key: tuple[str, str] = MINIMUM) -> int:
     return account.contents.scalable[key].least
 
 
-def memory(deployment: AwsDeployment, account: Account) -> Memory:
+def record(deployment: AwsDeployment, account: Account) -> Record:
     id_ = account.arn("endpoint/e")
     return deployment.ledger.recall([id_], deployment.now)[id_]
 
@@ -68,7 +69,7 @@ def test_a_lowered_minimum_is_put_back_by_the_next_run(account: Account, server:
     assert (one.step.name, "an action on it was interrupted" in one.step.because) == (StepName.NONE, True)
     [mail] = deployment.mails()
     assert "the autoscaling minimum of endpoint/e/variant/AllTraffic is 2 again" in mail
-    assert memory(deployment, account).last_action_changes is None
+    assert record(deployment, account).act.changes is None
 
 
 def test_silence_counts_from_the_put_back(account: Account, server: Server):
@@ -102,7 +103,7 @@ def test_a_scale_in_that_took_effect_is_done(account: Account, server: Server):
     deployment = _died_after_resize(account, server)
     deployment.sweep()
     assert (deployment.changes(), count(account), least(account)) == ([], 1, 1)
-    assert memory(deployment, account).last_action_result is Result.DONE
+    assert record(deployment, account).act.result is Result.DONE
 
 
 def _died_after_resize(account: Account, server: Server) -> AwsDeployment:
@@ -167,7 +168,7 @@ def test_a_later_change_is_left_alone(account: Account, server: Server, change: 
     assert deployment.changes() == []
     assert (account.contents.scalable[MINIMUM].least if before else None) == kept
     assert because in deployment.mails()[0]
-    assert memory(deployment, account).last_action_changes is None
+    assert record(deployment, account).act.changes is None
 
 
 def test_a_deleted_endpoint_is_left_alone(account: Account, server: Server):
@@ -280,8 +281,8 @@ def _pause(deployment: AwsDeployment, account: Account) -> None:
 def _snooze(deployment: AwsDeployment, account: Account) -> None:
     id_, now = account.arn("endpoint/e"), deployment.now
     row = deployment.ledger.recall([id_], now)[id_]
-    snoozed = Memory(snoozed_until=now + 3 * DAY, snoozed_at=now)
-    assert deployment.ledger.remember(id_, snoozed, row.version, now, {"snoozed_until", "snoozed_at"})
+    snoozed = Snooze(until=now + 3 * DAY, at=now)
+    assert deployment.ledger.write_record(id_, snoozed, row.version, now, {"snoozed_until", "snoozed_at"})
 
 
 def _tag(deployment: AwsDeployment, account: Account) -> None:
@@ -347,11 +348,11 @@ def test_a_put_back_that_fails_at_once_is_left_to_the_next_run(account: Account,
 def test_every_change_of_a_stop_is_in_its_row_before_the_first_call(account: Account, server: Server):
     wired.autoscaled(account)
     deployment = announced(server)
-    rows: list[Memory] = []
-    on_call(server, lambda call: call.operation == LOWER, lambda: rows.append(memory(deployment, account)))
+    rows: list[Record] = []
+    on_call(server, lambda call: call.operation == LOWER, lambda: rows.append(record(deployment, account)))
     deployment.sweep()
-    assert {(c.what, c.before, c.ours) for c in rows[0].last_action_changes or ()} == {
+    assert {(c.what, c.before, c.ours) for c in rows[0].act.changes or ()} == {
         ("minimum of endpoint/e/variant/AllTraffic", 2, 1),
         ("endpoint/e/variant/AllTraffic", 3, 1),
     }
-    assert rows[0].last_action_created == account.contents.endpoints["e"].created
+    assert rows[0].act.created == account.contents.endpoints["e"].created

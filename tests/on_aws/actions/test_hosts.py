@@ -13,9 +13,10 @@ from on_aws.actions.deployment import COMPONENT, ENDPOINT, AwsDeployment, announ
 from on_aws.actions.stage import Barred, Stage
 from on_aws.conftest import DAY, NOW
 from reaper.calendars.terms import Calendar
-from reaper.model import Memory, Result, State, StepName
+from reaper.model import Result, State, StepName
 from reaper.notices.message import Audience
 from reaper.policy.file import load_policy
+from reaper.record import Snooze
 from reaper_sandbox.aws import scaled
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.records import Variant
@@ -165,24 +166,24 @@ def test_a_host_gets_undated_notices_while_components_are_on_it(account: Account
         deployment.now += 3 * DAY
     mails = [text for text in to(deployment, "lee@example.com") if " e (" in text or ". e\n" in text]
     assert mails
-    row = deployment.ledger.memory(account.arn("endpoint/e"), deployment.now)
-    assert (row.announced_action, row.act_not_before, row.warned_at is None) == (None, None, False)
+    row = deployment.ledger.record(account.arn("endpoint/e"), deployment.now)
+    assert (row.notice.action, row.notice.not_before, row.notice.warned_at is None) == (None, None, False)
     assert "e" in account.contents.endpoints
     assert "two" in account.contents.components
 
 
 def snooze(deployment: AwsDeployment, id_: str, until: timedelta) -> None:
-    row = deployment.ledger.memory(id_, deployment.now)
+    row = deployment.ledger.record(id_, deployment.now)
     written = {"snoozed_until", "snoozed_at"}
-    snoozed = Memory(snoozed_until=deployment.now + until, snoozed_at=deployment.now)
-    assert deployment.ledger.remember(id_, snoozed, row.version, deployment.now, written)
+    snoozed = Snooze(until=deployment.now + until, at=deployment.now)
+    assert deployment.ledger.write_record(id_, snoozed, row.version, deployment.now, written)
 
 
 def disown(deployment: AwsDeployment, id_: str) -> None:
     """Fay says that it isn't hers."""
-    row = deployment.ledger.memory(id_, deployment.now)
-    said = Memory(disowned_by="fay@example.com", disowned_at=deployment.now)
-    assert deployment.ledger.remember(id_, said, row.version, deployment.now, {"disowned_by", "disowned_at"})
+    row = deployment.ledger.record(id_, deployment.now)
+    said = Snooze(disowned_by="fay@example.com", disowned_at=deployment.now)
+    assert deployment.ledger.write_record(id_, said, row.version, deployment.now, {"disowned_by", "disowned_at"})
 
 
 def under(deployment: AwsDeployment, more: str) -> None:
@@ -251,7 +252,7 @@ def test_a_host_is_deleted_after_its_components_with_a_notice_of_its_own(account
         report = later(deployment, days=1)
     assert finding(report, "e").case.verdict.state is State.IDLE
     [dated] = [text for text in to(deployment, "lee@example.com") if "will be deleted" in text]
-    warned = deployment.ledger.memory(account.arn("endpoint/e"), deployment.now).warned_at
+    warned = deployment.ledger.record(account.arn("endpoint/e"), deployment.now).notice.warned_at
     assert (bool(dated), "e" in account.contents.endpoints) == (True, True)
     while "e" in account.contents.endpoints:
         later(deployment, hours=12)
@@ -278,9 +279,9 @@ def test_an_open_action_on_its_host_blocks_a_component(account: Account, server:
     id_ = account.arn("endpoint/e")
 
     def begin() -> None:
-        before = deployment.ledger.memory(id_, deployment.now)
+        before = deployment.ledger.record(id_, deployment.now)
         row = replace(before, last_action=StepName.DELETE, last_action_at=deployment.now, last_action_run="other")
-        assert deployment.ledger.remember(id_, row, before.version, deployment.now)
+        assert deployment.ledger.write_record(id_, row, before.version, deployment.now)
 
     operation = "DescribeInferenceComponent" if when == "before the look" else "DescribeModel"
     on_call(server, lambda call: call.operation == operation, begin)

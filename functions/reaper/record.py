@@ -1,0 +1,169 @@
+"""What the ledger has on one resource: the `Record` of what happened to it, and in a row of its own the `Snooze`, what a person said about it.
+
+Frozen data, stored as documents. A part that doesn't exist is None, and is cleared by `replace(record, notice=None)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Annotated, Any
+
+from reaper.model import AnnouncedAction, Result, StepName
+
+
+class _Aware:
+    """Has pydantic refuse a time without a zone. Nothing here loads pydantic."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+        return handler(source) | {"tz_constraint": "aware"}
+
+
+Time = Annotated[datetime, _Aware()]
+"""A time with a zone, in a document."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """The last notice that a channel accepted for the owner.
+
+    `warned_at`: its warning, from which the grace counts; `reminded_at`: its last reminder. `receipt` is that of the last of both, `to` its
+    recipient, and `shape` what the resource was like then (`idle_period.shape`). `action`: what it announced, and `not_before` the earliest time
+    for that. `hours`: the digest of the office hours that an enrolment named. `reminders`: how many reminders of idleness were accepted
+    since the warning, `escalated_at` when they were first escalated, and `escalated_to` to which addressees.
+    """
+
+    warned_at: Time | None = None
+    reminded_at: Time | None = None
+    receipt: str | None = None
+    to: str | None = None
+    shape: str | None = None
+    action: AnnouncedAction | None = None
+    not_before: Time | None = None
+    hours: str | None = None
+    reminders: int = 0
+    escalated_at: Time | None = None
+    escalated_to: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """The time that the last notice of idleness called idle, whether that notice still counts or not, and its recipient."""
+
+    since: Time
+    until: Time
+    to: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Correction:
+    """A message that is still to be sent: the notice `at` that time, `to` that recipient, called idle an `hour` of proven use."""
+
+    hour: Time
+    at: Time | None = None
+    to: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SideChange:
+    """A number that an action changes beside its main call, such as an autoscaling minimum: what it was and what the reaper set.
+
+    `what` names it for the resource's kind, which alone can read it.
+    """
+
+    what: str
+    before: int
+    ours: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManifestReference:
+    """Where a manifest is stored, and the SHA-256 of its bytes in hexadecimal: whatever else is stored there isn't ours."""
+
+    address: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Act:
+    """The last action: its intent, written before its first call, and its `result`, None while that is unknown.
+
+    `id` to `owner`: which resource it was, and whose, for its mail if it is no longer listed. `manifest`: what undoes it. `part`: the part it did if it left something (`1 of 2 variants`). `told_at`: when its owner was told the result.
+    `changes`: what it changes beside its main call, and `created` when the resource was created, for putting that back if it is interrupted.
+    """
+
+    action: StepName
+    at: Time
+    run: str
+    id: str
+    kind: str
+    name: str
+    region: str
+    owner: str | None = None
+    manifest: ManifestReference | None = None
+    changes: tuple[SideChange, ...] = ()
+    created: Time | None = None
+    result: Result | None = None
+    because: str | None = None
+    part: str | None = None
+    told_at: Time | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """What happened to one resource. `version` counts its writes, 0 before the first: a conditional write names the version it read.
+    `written_at` is the time of the last write by the clock of its writer. The ledger itself sets both.
+
+    `idle_since` is the start of the current idle period, `seen_idle_at` when a sweep last saw it idle: if the proof reaches back to that
+    moment, it is still the same period. `called_at`: when the reaper last changed the resource, by an action, a put-back, a restore or an undo. Its
+    idle time counts from then. `lost_manifest`: the address of a manifest whose action this ledger doesn't know. Until a person restores it,
+    nothing is done.
+    """
+
+    idle_since: Time | None = None
+    seen_idle_at: Time | None = None
+    notice: Notice | None = None
+    claim: Claim | None = None
+    correction: Correction | None = None
+    act: Act | None = None
+    called_at: Time | None = None
+    lost_manifest: str | None = None
+    written_at: Time | None = field(default=None, compare=False)
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snooze:
+    """What a person said by the link of a mail: keep it `until` then, said `at` that time `by` that person; or, as `disowned_by` at
+    `disowned_at`, that it isn't theirs. `version` counts its writes, 0 before the first.
+    """
+
+    until: Time | None = None
+    at: Time | None = None
+    by: str | None = None
+    reason: str | None = None
+    disowned_by: str | None = None
+    disowned_at: Time | None = None
+    version: int = 0
+
+
+Protections = tuple[tuple[Time | None, Time | None, str | None, Time | None], ...]
+"""Of a resource's own snooze and its host's: until when, since when, whose it isn't, and since when. Empty if there are none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snoozes:
+    """What people said about a resource itself, and about its host, which protects it as well."""
+
+    own: Snooze = Snooze()
+    host: Snooze = Snooze()
+
+    @property
+    def protections(self) -> Protections:
+        """What in them protects. If it changes between two reads, a person has said something meanwhile."""
+        both = [(each.until, each.at, each.disowned_by, each.disowned_at) for each in (self.own, self.host)]
+        return tuple(both) if any(map(any, both)) else ()
+
+
+NO_RECORD, NO_SNOOZES = Record(), Snoozes()
