@@ -132,6 +132,7 @@ def test_the_writes_around_an_action_come_in_their_order(deployment: FakeDeploym
     acted(deployment, decided)
     assert order == [
         "row",
+        "row",
         "recall",
         "look",
         "recall",
@@ -141,8 +142,6 @@ def test_the_writes_around_an_action_come_in_their_order(deployment: FakeDeploym
         "note",
         "noted",
         "manifest",
-        "begin",
-        "began",
         "remember",
         "remembered",
         "ask",

@@ -12,32 +12,32 @@ from fakes.builders import DAY, HOUR, NOW, TARGET
 from fakes.fake_cloud import KIND
 from fakes.fake_deployment import FakeDeployment, due, only
 from fakes.judged_cases import case, move
-from fakes.records import a_record
+from fakes.records import a_record, an_act, known
 from reaper import idle_period
 from reaper.case import Blocked
-from reaper.ledger.rows import Unfinished
 from reaper.model import AnnouncedAction, Mode, Result, State, StepName
 from reaper.notices.message import Audience
 from reaper.pending import holds
 from reaper.pending.holds import Breaker, Exceeded, Hold, HoldRow, LimitName, Release
+from reaper.pending.unfinished import add_open_target, open_targets
 from reaper.planning import dates
 from reaper.policy import office_hours
 from reaper.record import Record
 from reaper.run import run_phases
 
 MINUTE = timedelta(minutes=1)
-ACTED = {"last_action": StepName.STOP, "last_action_result": Result.DONE}
+ACTED = {"acted": StepName.STOP, "result": Result.DONE}
 TIMES = {
     "written": ("written_at", {}),
     "notified": ("warned_at", {}),
     "reminded": ("reminded_at", {}),
-    "acted on": ("last_action_at", ACTED),
+    "acted on": ("acted_at", ACTED),
 }
 
 
 def idle_memory(column: str, ahead: timedelta, more: dict[str, Any]) -> Record:
     """A row whose time in that column is so far ahead."""
-    return Record(**{"idle_since": NOW - 5 * DAY, "last_seen_idle_at": NOW - HOUR, **more, column: NOW + ahead})
+    return a_record(**{"idle_since": NOW - 5 * DAY, "seen_idle_at": NOW - HOUR, **more, column: NOW + ahead})
 
 
 @pytest.mark.parametrize(("column", "more"), TIMES.values(), ids=TIMES)
@@ -68,7 +68,7 @@ def test_a_void_time_of_the_last_call_keeps_nothing_young():
 
 def test_an_idle_period_seen_far_ahead_does_not_span_a_gap_in_the_proof():
     one = case(idle_for=2 * DAY, acts={StepName.STOP: None})
-    warned = {"warned_at": NOW - 4 * DAY, "act_not_before": NOW - DAY, "announced_action": AnnouncedAction.STOP}
+    warned = {"warned_at": NOW - 4 * DAY, "not_before": NOW - DAY, "announced": AnnouncedAction.STOP}
     record = a_record(idle_since=NOW - 20 * DAY, seen_idle_at=NOW + 8 * DAY, **warned)
     assert move(one, record) is not StepName.STOP
     assert idle_period.seen_idle(one, record, NOW).seen_idle_at == NOW
@@ -89,10 +89,9 @@ def test_a_void_notice_announces_nothing():
 
 def test_a_snooze_stays_a_snooze_whatever_the_other_times_are():
     snoozed = {"snoozed_at": NOW + 9 * DAY, "snoozed_until": NOW + 20 * DAY}
-    record = a_record(warned_at=NOW + 8 * DAY, acted_at=NOW + 8 * DAY, written_at=NOW + 9 * DAY, **ACTED, **snoozed)
-    cleaned = idle_period.without_void_times(record, NOW)
-    assert (cleaned.at, cleaned.until) == tuple(snoozed.values())
-    assert move(case(idle_for=5 * DAY, acts={StepName.STOP: None}), record) is StepName.NONE
+    both = known(warned_at=NOW + 8 * DAY, acted_at=NOW + 8 * DAY, written_at=NOW + 9 * DAY, **ACTED, **snoozed)
+    assert idle_period.without_void_times(both[0], NOW).act is None
+    assert move(case(idle_for=5 * DAY, acts={StepName.STOP: None}), both) is StepName.NONE
 
 
 def test_an_open_action_stays_open_whatever_its_time_is():
@@ -187,8 +186,8 @@ MONDAY = datetime(2026, 11, 16, 22, tzinfo=UTC)
 
 def test_a_void_enrolment_is_replaced_at_once():
     at_night = case(idle_for=5 * DAY, acts={StepName.STOP: None}, hours=OFFICE, remind_every=30 * DAY)
-    ahead = {"announced_action": AnnouncedAction.HOURS, "enrolment_digest": dates.hours_digest(OFFICE)}
-    assert move(at_night, a_record(warned_at=MONDAY - DAY, **{**ahead, "enrolment_digest": "-"}), MONDAY) is StepName.NONE
+    ahead = {"announced": AnnouncedAction.HOURS, "hours": dates.hours_digest(OFFICE)}
+    assert move(at_night, a_record(warned_at=MONDAY - DAY, **{**ahead, "hours": "-"}), MONDAY) is StepName.NONE
     assert move(at_night, a_record(warned_at=MONDAY + 8 * DAY, **ahead), MONDAY) is StepName.WARN
 
 
@@ -204,25 +203,17 @@ def test_an_action_dated_ahead_is_closed_and_told_once_that_is_past(result: Resu
     deployment = FakeDeployment()
     deployment.cloud.add("churn", uses=[NOW + n * HOUR for n in range(-24, 24)])
     id_, at = deployment.cloud.id("churn"), NOW + 2 * HOUR
-    acted = a_record(acted=StepName.STOP, acted_at=at, run="run-0", result=result)
+    subject = {"id": id_, "kind": KIND, "name": "churn", "region": "us-east-1", "owner": "jo@example.com"}
+    acted = Record(act=an_act(StepName.STOP, at, "run-0", result=result, **subject))
     assert deployment.ledger.write_record(id_, acted, 0, NOW)
-    hint = Unfinished(
-        target=TARGET,
-        id=id_,
-        kind=KIND,
-        name="churn",
-        region="us-east-1",
-        owner="jo@example.com",
-        action=StepName.STOP,
-        run="run-0",
-        at=at,
-    )
-    deployment.ledger.add_unfinished(hint)
+    add_open_target(deployment.ledger, TARGET)
     deployment.sweep()
-    assert (mails(deployment), deployment.record("churn").version, len(deployment.ledger.unfinished(TARGET, at))) == (0, 1, 1)
+    assert (mails(deployment), deployment.record("churn").version, open_targets(deployment.ledger)) == (0, 1, [TARGET])
     deployment.now = at
     deployment.sweep()
-    assert (mails(deployment), deployment.ledger.unfinished(TARGET, at)) == (1, [])
+    assert mails(deployment) == 1
+    deployment.sweep()
+    assert (mails(deployment), open_targets(deployment.ledger)) == (1, [])
 
 
 def test_the_end_of_a_jump_dated_ahead_voids_no_later_notice():

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from fakes.builders import DAY, HOUR, NOW
-from fakes.judged_cases import case
-from fakes.records import a_record
+from fakes.judged_cases import case, step_of
+from fakes.records import a_record, changed
 from reaper.case import Blocked, Step
 from reaper.model import AnnouncedAction, Ceiling, Confidence, NextAction, State, StepName
-from reaper.plan import plan_step
 from reaper.planning.coming import next_action, possible_action
 from reaper.planning.dates import hours_digest
 from reaper.policy import office_hours
@@ -63,15 +62,15 @@ def test_an_action_that_is_overdue_comes_now():
 @pytest.mark.parametrize(
     ("late", "because"),
     [
-        pytest.param({"last_call_at": NOW + DAY}, "its ledger record is dated 1 day ahead of", id="another clock is ahead"),
-        pytest.param({"last_action": StepName.STOP, "last_action_at": NOW - HOUR / 2}, "stop requested", id="just requested"),
+        pytest.param({"called_at": NOW + DAY}, "its ledger record is dated 1 day ahead of", id="another clock is ahead"),
+        pytest.param({"acted": StepName.STOP, "acted_at": NOW - HOUR / 2}, "stop requested", id="just requested"),
     ],
 )
 def test_while_a_sweep_would_do_nothing_nothing_has_a_date(late: dict[str, Any], because: str):
-    of, record = case(acts=BOTH, action=Ceiling.STOP, grace=DAY), replace(announced(StepName.STOP, 4 * DAY), **late)
+    of, record = case(acts=BOTH, action=Ceiling.STOP, grace=DAY), changed(announced(StepName.STOP, 4 * DAY), **late)
     coming = next_action(of, record, NOW)
     assert coming is not None
-    assert (plan_step(of, record, NOW).name, coming.at) == (StepName.NONE, None)
+    assert (step_of(of, record, NOW).name, coming.at) == (StepName.NONE, None)
     assert (coming.blocked_because or "").startswith(because)
 
 

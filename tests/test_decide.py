@@ -17,6 +17,7 @@ from reaper.model import AnnouncedAction, Mode, Result, State, Status, StepName
 from reaper.observe import observe
 from reaper.pending import plan_file
 from reaper.pending.plan_file import PlanFile, PlannedAction
+from reaper.record import Snooze
 from reaper.run import OpenRun
 
 
@@ -53,7 +54,7 @@ def test_nothing_observed_is_an_error(deployment: FakeDeployment):
 
 def test_what_is_due_is_decided_once_with_the_version_of_its_row(deployment: FakeDeployment):
     decided = decided_run(deployment)
-    assert (only(decided).step.name, only(decided).row_version) == (StepName.STOP, deployment.record("churn").version)
+    assert (only(decided).step.name, only(decided).record_version) == (StepName.STOP, deployment.record("churn").version)
     assert decided.leased == (TARGET,)
 
 
@@ -90,9 +91,8 @@ def test_what_may_need_a_write_or_a_step_gets_a_decision(deployment: FakeDeploym
 
 
 def test_a_snoozed_resource_is_reported_exempt_and_kept_as_judged(deployment: FakeDeployment):
-    record = deployment.record("churn")
-    snoozed = replace(record, snoozed_until=deployment.now + DAY, snoozed_at=deployment.now)
-    deployment.ledger.write_record(deployment.cloud.id("churn"), snoozed, record.version, deployment.now)
+    snooze = Snooze(until=deployment.now + DAY, at=deployment.now)
+    deployment.ledger.write_snooze(deployment.cloud.id("churn"), snooze, 0, deployment.now)
     decision = only(decided_run(deployment))
     assert (decision.verdict.state, decision.case.verdict.state) == (State.EXEMPT, State.IDLE)
 
@@ -101,7 +101,7 @@ def test_a_part_of_another_version_is_refused(deployment: FakeDeployment):
     opened, observed = observed_run(deployment)
     old = replace(observed, run=replace(observed.run, version="0.0.1"))
     decided = decide([old], opened.decide)
-    assert (only(decided).step.name, only(decided).row_version, decided.leased) == (StepName.NONE, None, ())
+    assert (only(decided).step.name, only(decided).record_version, decided.leased) == (StepName.NONE, None, ())
     [row] = decided.coverage
     assert (row.status, row.kind) == (Status.FAILED, "sagemaker-endpoint")
     assert "version 0.0.1 observed it" in (row.error or "")
@@ -110,7 +110,7 @@ def test_a_part_of_another_version_is_refused(deployment: FakeDeployment):
 def test_a_target_that_another_run_has_is_left_alone(deployment: FakeDeployment):
     assert deployment.ledger.take_lease(TARGET, "another run", deployment.now, HOUR)
     decided = decided_run(deployment)
-    assert (only(decided).step.name, only(decided).row_version, decided.leased) == (StepName.NONE, None, ())
+    assert (only(decided).step.name, only(decided).record_version, decided.leased) == (StepName.NONE, None, ())
     assert only(decided).step.because == "another sweep is processing this target"
 
 
@@ -142,7 +142,7 @@ def test_an_unfinished_action_of_an_unlisted_resource_is_closed(deployment: Fake
     deployment.now += HOUR
     decided = decided_run(deployment)
     [action] = decided.untold
-    assert (action.hint.id, action.outcome.result) == (deployment.cloud.id("churn"), Result.FAILED)
+    assert (action.act.id, action.outcome.result) == (deployment.cloud.id("churn"), Result.FAILED)
     assert deployment.record("churn").act.result is Result.FAILED
     assert [row.kind for row in decided.coverage] == ["acts"]
 

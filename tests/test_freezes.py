@@ -10,19 +10,18 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from fakes.builders import DAY, HOUR, NOW
-from fakes.judged_cases import case, counted
+from fakes.judged_cases import case, counted, step_of
 from fakes.read_calendars import frozen
-from fakes.records import a_record
+from fakes.records import a_record, changed
 from reaper.calendars.adding import freeze_at, merged
 from reaper.calendars.terms import BusinessDays, Freeze, Hours
 from reaper.case import Blocked, Case, Step
 from reaper.model import ENDING_ACTIONS, AnnouncedAction, Ceiling, State, StepName
-from reaper.plan import plan_step
 from reaper.planning.coming import next_action
 from reaper.planning.dates import action_due_at, earliest_action_at, enrolled_since, forced_stop_at, hours_digest
 from reaper.planning.valid_notice import void_because
 from reaper.policy import office_hours
-from reaper.record import Record
+from reaper.record import NO_SNOOZES, Record
 from reaper.record_updates import after_notice
 
 BOTH = {StepName.STOP: None, StepName.DELETE: None}
@@ -39,27 +38,27 @@ WAITS = "the freeze calendar 'year-end' can't be read: no such file"
 def notified(ago: timedelta, action: StepName | AnnouncedAction = StepName.STOP, **fields: object) -> Record:
     """The owner was notified in this idle period."""
     record = a_record(idle_since=NOW - 30 * DAY, seen_idle_at=NOW - HOUR, warned_at=NOW - ago, announced=action)
-    return replace(record, **fields)
+    return changed(record, **fields)
 
 
 def enrolled(hours: Hours, ago: timedelta = 9 * DAY) -> Record:
-    return notified(ago, AnnouncedAction.HOURS, enrolment_digest=hours_digest(hours), reminded_at=NOW - DAY)
+    return notified(ago, AnnouncedAction.HOURS, hours=hours_digest(hours), reminded_at=NOW - DAY)
 
 
 @pytest.mark.parametrize(
-    ("of", "memory"),
+    ("of", "record"),
     [
         pytest.param(case(acts=BOTH, grace=3 * DAY), notified(6 * DAY), id="stop"),
         pytest.param(case(acts=BOTH, action=Ceiling.DELETE), notified(6 * DAY, StepName.DELETE), id="delete"),
         pytest.param(case(acts=RUNNING, hours=HOURS), enrolled(HOURS), id="stop by office hours"),
         pytest.param(
             case(State.ACTIVE, acts=RUNNING, hours=replace(HOURS, force=True), grace=HOUR),
-            replace(enrolled(HOURS), reminded_at=NOW - 2 * HOUR),
+            changed(enrolled(HOURS), reminded_at=NOW - 2 * HOUR),
             id="stop of what is in use",
         ),
         pytest.param(
             case(acts=BOTH, changed=NOW - 6 * DAY, idle_for=6 * DAY),
-            notified(6 * DAY, last_action=StepName.STOP, last_action_part="1 of 2", last_action_told_at=NOW - 6 * DAY),
+            notified(6 * DAY, acted=StepName.STOP, part="1 of 2", told_at=NOW - 6 * DAY),
             id="the rest of a stop",
         ),
     ],
@@ -72,9 +71,9 @@ def enrolled(hours: Hours, ago: timedelta = 9 * DAY) -> Record:
     ],
 )
 def test_what_is_due_waits_for_the_end_of_a_freeze(of: Case, record: Record, fields: dict, because: str):
-    assert plan_step(of, record, NOW).name in ENDING_ACTIONS
+    assert step_of(of, record, NOW).name in ENDING_ACTIONS
     waiting = replace(of, rule=replace(of.rule, **fields))
-    assert plan_step(waiting, record, NOW) == Step(name=StepName.NONE, because=because)
+    assert step_of(waiting, record, NOW) == Step(name=StepName.NONE, because=because)
     coming = next_action(waiting, record, NOW)
     if of.verdict.state is State.IDLE:
         assert coming is not None
@@ -90,8 +89,8 @@ def test_office_hours_and_a_freeze_are_both_over_at_the_next_date():
 
 def test_a_reminder_still_goes_out_in_a_freeze():
     of = case(acts=BOTH, grace=3 * DAY, freezes=(FROZEN,))
-    assert plan_step(of, notified(8 * DAY), NOW).name is StepName.REMIND
-    assert plan_step(of, Record(), NOW).name is StepName.WARN
+    assert step_of(of, notified(8 * DAY), NOW).name is StepName.REMIND
+    assert step_of(of, Record(), NOW).name is StepName.WARN
 
 
 def test_frozen_time_counts_toward_no_grace():
@@ -112,18 +111,18 @@ def test_a_calendar_edited_after_the_notice_only_lengthens():
     held = replace(of, rule=replace(of.rule, freezes=(FROZEN,)))
     longer = AFTER + 3 * DAY - (FROZEN.start - (NOW - 2 * DAY))
     for promised, free, frozen_due in ((NOW + DAY, NOW + DAY, longer), (NOW + 20 * DAY, NOW + 20 * DAY, NOW + 20 * DAY)):
-        record = replace(told, act_not_before=promised)
+        record = changed(told, not_before=promised)
         assert (action_due_at(of, record, NOW), action_due_at(held, record, NOW)) == (free, frozen_due)
 
 
 def test_a_date_that_a_reminder_named_stands_after_its_freeze_is_lifted():
-    of, told = case(acts=BOTH, grace=3 * DAY), notified(8 * DAY, act_not_before=NOW - 5 * DAY)
+    of, told = case(acts=BOTH, grace=3 * DAY), notified(8 * DAY, not_before=NOW - 5 * DAY)
     held = replace(of, rule=replace(of.rule, freezes=(FROZEN,)))
-    step = plan_step(held, told, NOW)
+    step = step_of(held, told, NOW)
     assert step.name is StepName.REMIND
-    assert plan_step(of, told, NOW).name is StepName.STOP
+    assert step_of(of, told, NOW).name is StepName.STOP
     reminded = after_notice(held, told, step, "r", NOW)
-    assert plan_step(of, reminded, NOW + HOUR).name is StepName.NONE
+    assert step_of(of, reminded, NOW + HOUR).name is StepName.NONE
     assert action_due_at(of, reminded, NOW + HOUR) == AFTER
 
 
@@ -133,22 +132,22 @@ def test_a_notice_whose_date_a_freeze_moved_does_not_lapse_by_it():
     frozen_case = replace(of, rule=replace(of.rule, freezes=(long,)))
     record = a_record(warned_at=FROZEN.start - DAY, announced=AnnouncedAction.STOP, not_before=FROZEN.start + 2 * DAY)
     due = long.end + 2 * DAY
-    assert void_because(of, record, due) == "it is too old"
-    assert void_because(frozen_case, record, due) is None
-    assert void_because(frozen_case, record, long.end + 15 * DAY) == "it is too old"
+    assert void_because(of, record, NO_SNOOZES, due) == "it is too old"
+    assert void_because(frozen_case, record, NO_SNOOZES, due) is None
+    assert void_because(frozen_case, record, NO_SNOOZES, long.end + 15 * DAY) == "it is too old"
 
 
 def test_no_notice_of_the_day_goes_out_while_its_stop_would_be_frozen():
     forced = replace(HOURS, force=True)
     of, record = case(State.ACTIVE, acts=RUNNING, hours=forced, grace=HOUR), enrolled(HOURS)
-    assert forced_stop_at(of, record, NOW) == NOW + HOUR
-    assert plan_step(of, record, NOW).name is StepName.REMIND
+    assert forced_stop_at(of, record.notice, NOW) == NOW + HOUR
+    assert step_of(of, record, NOW).name is StepName.REMIND
     for fields in ({"freezes": (FROZEN,)}, {"waits_because": WAITS}):
         waiting = replace(of, rule=replace(of.rule, **fields))
-        assert forced_stop_at(waiting, record, NOW) is None
-        assert plan_step(waiting, record, NOW).name is StepName.NONE
+        assert forced_stop_at(waiting, record.notice, NOW) is None
+        assert step_of(waiting, record, NOW).name is StepName.NONE
     until_noon = replace(FROZEN, end=NOW + 3 * HOUR)
-    assert forced_stop_at(replace(of, rule=replace(of.rule, freezes=(until_noon,))), record, NOW) == NOW + 3 * HOUR
+    assert forced_stop_at(replace(of, rule=replace(of.rule, freezes=(until_noon,))), record.notice, NOW) == NOW + 3 * HOUR
 
 
 @pytest.mark.parametrize("state", [State.IDLE, State.ACTIVE], ids=["idle since", "still in use"])
@@ -157,18 +156,18 @@ def test_a_notice_of_the_day_names_a_date_that_stands(state: State, hours: int):
     freezes = (replace(FROZEN, end=NOW + hours * HOUR),) if hours > 1 else ()
     terms = {"acts": RUNNING, "hours": replace(HOURS, force=True), "grace": HOUR}
     of, record = case(State.ACTIVE, **terms, freezes=freezes), enrolled(HOURS)
-    step = plan_step(of, record, NOW)
+    step = step_of(of, record, NOW)
     assert step.name is StepName.REMIND
     told, later = after_notice(of, record, step, "r", NOW), case(state, **terms)
-    assert plan_step(later, told, NOW + hours * HOUR - timedelta(minutes=1)).name is StepName.NONE
-    assert plan_step(later, told, NOW + hours * HOUR).name is StepName.STOP
+    assert step_of(later, told, NOW + hours * HOUR - timedelta(minutes=1)).name is StepName.NONE
+    assert step_of(later, told, NOW + hours * HOUR).name is StepName.STOP
 
 
 def test_what_office_hours_stopped_is_started_in_a_freeze():
     monday = datetime(2026, 11, 23, 8, tzinfo=UTC)
     record = a_record(acted=StepName.STOP, acted_at=NOW - DAY)
     of = case(State.EXEMPT, acts=STOPPED, hours=HOURS, freezes=(FROZEN,), waits_because=WAITS)
-    assert plan_step(of, record, monday).name is StepName.START
+    assert step_of(of, record, monday).name is StepName.START
 
 
 def test_a_day_off_stops_what_is_idle_and_starts_nothing():
@@ -176,18 +175,18 @@ def test_a_day_off_stops_what_is_idle_and_starts_nothing():
     holiday = replace(HOURS, calendars=("germany",), days_off=frozenset({monday.date()}))
     for hours, stops in ((replace(holiday, days_off=frozenset()), False), (holiday, True)):
         running = case(acts=RUNNING, hours=hours)
-        assert (plan_step(running, enrolled(hours), monday).name is StepName.STOP) is stops
+        assert (step_of(running, enrolled(hours), monday).name is StepName.STOP) is stops
         record = a_record(acted=StepName.STOP, acted_at=NOW - DAY)
         stopped = case(State.EXEMPT, acts=STOPPED, hours=hours)
-        assert (plan_step(stopped, record, monday).name is StepName.START) is not stops
+        assert (step_of(stopped, record, monday).name is StepName.START) is not stops
 
 
 def test_days_off_that_change_leave_an_enrolment_valid():
     hours = replace(HOURS, calendars=("germany",))
     record = enrolled(hours)
     later = case(acts=RUNNING, hours=replace(hours, days_off=frozenset({NOW.date()})))
-    assert enrolled_since(later, record) == record.notice.warned_at
-    assert enrolled_since(case(acts=RUNNING, hours=replace(hours, calendars=("france",))), record) is None
+    assert enrolled_since(later, record.notice) == record.notice.warned_at
+    assert enrolled_since(case(acts=RUNNING, hours=replace(hours, calendars=("france",))), record.notice) is None
 
 
 def test_a_grace_in_business_days_moves_the_date_and_is_never_shorter():
@@ -220,10 +219,9 @@ recalled = st.builds(
         ago * HOUR,
         announced,
         reminded_at=NOW - min(ago, since) * HOUR,
-        act_not_before=promised,
-        enrolment_digest=hours_digest(HOURS) if announced is AnnouncedAction.HOURS else None,
-        last_action=StepName.STOP if stopped else None,
-        last_action_at=NOW - 2 * DAY if stopped else None,
+        not_before=promised,
+        hours=hours_digest(HOURS) if announced is AnnouncedAction.HOURS else None,
+        **({"acted": StepName.STOP, "acted_at": NOW - 2 * DAY} if stopped else {}),
     ),
     st.integers(1, 20 * 24),
     st.integers(1, 20 * 24),
@@ -239,9 +237,9 @@ recalled = st.builds(
 @example(case(acts=BOTH), notified(6 * DAY), (), WAITS)
 def test_a_freeze_only_takes_actions_away_and_only_moves_dates_on(of: Case, record: Record, spans: tuple, waits: str | None):
     record = counted(of, record)
-    assume(record.notice.warned_at)
+    assume(record.notice)
     held = replace(of, rule=replace(of.rule, freezes=spans, waits_because=waits))
-    free, step = plan_step(of, record, NOW), plan_step(held, record, NOW)
+    free, step = step_of(of, record, NOW), step_of(held, record, NOW)
     if step.name in ENDING_ACTIONS:
         assert (free.name, freeze_at(spans, NOW), waits) == (step.name, None, None)
     assert (step.name is StepName.START) == (free.name is StepName.START)
@@ -265,5 +263,5 @@ def test_removing_a_freeze_removes_no_other_protection(of: Case, record: Record,
     left = replace(of, rule=replace(of.rule, freezes=one, protected_because=protected))
     both = replace(of, rule=replace(left.rule, freezes=merged([*one, *other])))
     if freeze_at(one, NOW) or protected:
-        assert plan_step(left, record, NOW).name not in ENDING_ACTIONS
-        assert plan_step(both, record, NOW).name not in ENDING_ACTIONS
+        assert step_of(left, record, NOW).name not in ENDING_ACTIONS
+        assert step_of(both, record, NOW).name not in ENDING_ACTIONS

@@ -8,16 +8,17 @@ from datetime import timedelta
 import pytest
 
 from fakes.builders import DAY, HOUR, NOW, TARGET, resource, rule
+from fakes.records import an_act
 from reaper import handover, registry
 from reaper.aws.kinds.sagemaker_endpoint.scale_in import EndpointDetails, ScaleInPlan
 from reaper.calendars.terms import Hours
 from reaper.case import Blocked, Case, Coverage, Evidence, Outcome, Owner, Price, Step
 from reaper.evidence import summarize
 from reaper.handover import Acted, Decided, Decision, Observed
-from reaper.ledger.rows import Unfinished
 from reaper.model import BilledPart, Confidence, Mode, Resource, Result, Role, Run, State, Status, StepName, Verdict
 from reaper.observation import Reading, Series
-from reaper.pending.unfinished import UntoldAction
+from reaper.pending.unfinished import Unfinished
+from reaper.record import SideChange, Snooze, Snoozes
 
 RUN = Run(id="run-1", started_at=NOW, mode=Mode.ENFORCE, version="1", policy_sha256="0" * 64)
 VERDICT = Verdict(
@@ -27,9 +28,7 @@ EVIDENCE = Evidence(
     signal="Busy heartbeat", subject="", role=Role.HEARTBEAT, points=3, last_busy=None, peak=0.1, complete=True, slots=(0, 1), busy_above=None,
     seen_at=NOW - DAY,
 )  # fmt: skip
-HINT = Unfinished(
-    target=TARGET, id="a", kind="sagemaker-endpoint", name="a", region="us-east-1", owner=None, action=StepName.STOP, run="r0", at=NOW
-)  # fmt: skip
+ACT = an_act(at=NOW, run="r0", result=Result.FAILED, because="unknown", changes=(SideChange(what="m", before=2, ours=0),))
 
 
 def full_case() -> Case:
@@ -73,11 +72,12 @@ def test_decided_reads_back_as_it_was_dumped():
         case=full_case(),
         verdict=Verdict(state=State.EXEMPT, because="snoozed"),
         step=Step(name=StepName.HOLD, because="too many"),
-        row_version=3,
+        record_version=3,
+        snoozes=Snoozes(own=Snooze(until=NOW, at=NOW)).protections,
         needs_summary=True,
         on_hold_since=(NOW - DAY, NOW),
     )
-    untold = UntoldAction(hint=HINT, outcome=Outcome(result=Result.FAILED, error="unknown", begun=True))
+    untold = Unfinished(target=TARGET, act=ACT)
     decided = Decided(
         run=RUN,
         decided_at=NOW,

@@ -10,12 +10,12 @@ import pytest
 
 from fakes.builders import HOUR, NOW
 from fakes.judged_cases import case
-from fakes.records import a_record
+from fakes.records import a_record, changed
 from reaper.idle_period import (
     idle_period_start,
     notice_followed_action,
 )
-from reaper.model import Result
+from reaper.model import Result, StepName
 
 LEE, SAM = "lee@example.com", "sam@example.com"
 
@@ -24,15 +24,15 @@ LEE, SAM = "lee@example.com", "sam@example.com"
     ("changes", "expected"),
     [
         pytest.param({}, True, id="the mail about the first part"),
-        pytest.param({"last_action_part": None}, False, id="the whole was done"),
-        pytest.param({"last_action_result": Result.FAILED}, False, id="it failed"),
-        pytest.param({"last_action_told_at": NOW - HOUR}, False, id="a later notice"),
-        pytest.param({"warned_at": None, "last_action_told_at": None}, False, id="no notice"),
+        pytest.param({"part": None}, False, id="the whole was done"),
+        pytest.param({"result": Result.FAILED}, False, id="it failed"),
+        pytest.param({"told_at": NOW - HOUR}, False, id="a later notice"),
+        pytest.param({"warned_at": None, "told_at": None}, False, id="no notice"),
     ],
 )
 def test_only_the_mail_about_a_part_announces_its_rest(changes: dict[str, Any], expected: bool):
-    record = a_record(warned_at=NOW, told_at=NOW, part="1 of 2 variants", result=Result.DONE)
-    assert notice_followed_action(replace(record, **changes)) is expected
+    record = a_record(warned_at=NOW, acted=StepName.STOP, told_at=NOW, part="1 of 2 variants", result=Result.DONE)
+    assert notice_followed_action(changed(record, **changes)) is expected
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from fakes.builders import DAY, HOUR, NOW, TARGET
 from fakes.failing_ledger import FailingLedger
 from fakes.fake_cloud import ACTS, STARTABLE, FakeCloud, FakeResource, FakeSession
 from fakes.fake_deployment import FakeDeployment
+from fakes.records import changed
 from fakes.reference_model import GRACES, SILENCES, Knobs, Oracle, address
 from reaper.acting import restore
 from reaper.acting.contract import Manifest, unchanged
@@ -475,7 +476,7 @@ class Deployment(RuleBasedStateMachine):
             if record.until and record.until > until:
                 return record
             self.oracle.snoozes.setdefault(thing.name, []).append((self.deployment.now, until))
-            return replace(record, snoozed_until=until, snoozed_by="lee@example.com")
+            return changed(record, snoozed_until=until, snoozed_by="lee@example.com")
 
         self.write_record(thing.name, keep)
 

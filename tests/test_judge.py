@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fakes.builders import DAY, END, HOUR, NOW, SPAN, activity, heartbeat, observation, resource, rule, series
+from fakes.judged_cases import step_of
 from reaper.case import Case
 from reaper.evidence import ARRIVAL_DELAY
 from reaper.judge import judge_resource
 from reaper.model import Confidence, Role, State
 from reaper.observation import IndirectEvidence, Observation, Reading, Series
-from reaper.plan import plan_step
 from reaper.planning.possible_actions import may_act
 from reaper.record import Record
 
@@ -244,7 +244,7 @@ def test_unreadable_tags_always_mean_unknown(observation: Observation):
 @given(any_observation(), st.sampled_from(State))
 def test_only_an_idle_verdict_leads_to_a_step(observation: Observation, state: State):
     verdict = replace(judge_resource(observation, rule(), NOW), state=state)
-    step = plan_step(Case(resource=observation.resource, rule=rule(), verdict=verdict), Record(), NOW)
+    step = step_of(Case(resource=observation.resource, rule=rule(), verdict=verdict), Record(), NOW)
     assert (step.name != "none") == (state is State.IDLE)
 
 

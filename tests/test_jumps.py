@@ -14,6 +14,7 @@ from fakes.failing_ledger import FailingLedger
 from fakes.fake_cloud import KIND, STARTABLE
 from fakes.fake_deployment import FakeDeployment, finding_of, jumped_places, policy
 from fakes.judged_cases import case
+from fakes.records import a_record
 from reaper import plan
 from reaper.errors import CloudError, Reason
 from reaper.handover import Decision
@@ -23,7 +24,7 @@ from reaper.pending.holds import Breaker
 from reaper.planning import holding, possible_actions
 from reaper.planning.holding import Planned
 from reaper.policy import office_hours
-from reaper.record import Record
+from reaper.record import NO_SNOOZES, Record
 from reaper.run import run_phases
 
 POLICY = """
@@ -260,13 +261,13 @@ def test_a_sweep_in_notify_leaves_what_was_announced_during_a_jump(kind: str):
 
 times = st.integers(min_value=-30 * 24, max_value=0).map(lambda hours: NOW + hours * HOUR)
 recalled = st.builds(
-    Record,
+    a_record,
     warned_at=st.one_of(st.none(), times),
     reminded_at=st.none(),
-    announced_action=st.sampled_from([None, AnnouncedAction.STOP, AnnouncedAction.DELETE]),
-    act_not_before=st.one_of(st.none(), times),
+    announced=st.sampled_from([None, AnnouncedAction.STOP, AnnouncedAction.DELETE]),
+    not_before=st.one_of(st.none(), times),
     idle_since=st.just(NOW - 40 * DAY),
-    last_seen_idle_at=st.one_of(st.none(), times),
+    seen_idle_at=st.one_of(st.none(), times),
 )
 breakers = st.builds(
     Breaker,
@@ -283,14 +284,20 @@ breakers = st.builds(
 def test_a_jump_only_takes_actions_and_dated_notices_away(record: Record, breaker: Breaker, idle_days: int):
     judged = case(idle_for=idle_days * DAY, acts={StepName.STOP: None, StepName.DELETE: None}, action=Ceiling.STOP)
     judged = replace(judged, resource=replace(judged.resource, target=TARGET))
-    step = plan.plan_step(judged, record, NOW)
-    decision = Decision(case=judged, verdict=judged.verdict, step=step, row_version=1)
+    step = plan.plan_step(judged, record, NO_SNOOZES, NOW)
+    decision = Decision(case=judged, verdict=judged.verdict, step=step, record_version=1)
     after = holding.after_jumps(Planned(decision=decision, record=record), [breaker], NOW, acting=True).decision
     assert after.step.name not in ENDING_ACTIONS or step.name in ENDING_ACTIONS
     if breaker.since and after.step.name in NOTICES:
         assert NOW - breaker.since >= timedelta(hours=48)
         assert possible_actions.strongest_action(after.case, NOW) is None, "without a date"
-    if breaker.since is None and breaker.lapsed_at and record.notice.warned_at and record.notice.warned_at < breaker.lapsed_at:
+    if (
+        breaker.since is None
+        and breaker.lapsed_at
+        and record.notice
+        and record.notice.warned_at
+        and record.notice.warned_at < breaker.lapsed_at
+    ):
         assert after.step.name is StepName.WARN, "a new notice first"
 
 
@@ -299,7 +306,7 @@ def test_a_jump_only_takes_actions_and_dated_notices_away(record: Record, breake
 def test_a_jump_leaves_what_office_hours_decide(record: Record, breaker: Breaker):
     hours = office_hours.parse_hours("mon-fri 07:00-19:00", "UTC")
     judged = case(hours=hours, acts={StepName.STOP: None}, action=Ceiling.STOP)
-    step = plan.plan_step(judged, record, NOW)
-    decision = Decision(case=judged, verdict=judged.verdict, step=step, row_version=1)
+    step = plan.plan_step(judged, record, NO_SNOOZES, NOW)
+    decision = Decision(case=judged, verdict=judged.verdict, step=step, record_version=1)
     planned = Planned(decision=decision, record=record)
     assert holding.after_jumps(planned, [breaker], NOW, acting=True) == planned

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from fakes.builders import DAY, HOUR, NOW
 from fakes.judged_cases import case
-from fakes.records import a_record
+from fakes.records import a_record, changed, known
 from reaper import record_updates
 from reaper.calendars.terms import Hours
 from reaper.model import AnnouncedAction, Ceiling, Result, StepName
@@ -21,14 +20,14 @@ OPEN = a_record(acted=StepName.STOP, acted_at=NOW - HOUR, warned_at=NOW - DAY)
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        pytest.param({"last_action_run": "another"}, True, id="another run's"),
-        pytest.param({"last_action_run": "ours"}, False, id="this run's own"),
-        pytest.param({"last_action_run": "another", "last_action_result": Result.DONE}, False, id="its result is known"),
-        pytest.param({"last_action": None}, False, id="no action"),
+        pytest.param({"run": "another"}, True, id="another run's"),
+        pytest.param({"run": "ours"}, False, id="this run's own"),
+        pytest.param({"run": "another", "result": Result.DONE}, False, id="its result is known"),
+        pytest.param({"acted": None}, False, id="no action"),
     ],
 )
 def test_which_actions_are_unfinished(changes: dict[str, Any], expected: bool):
-    assert record_updates.is_unfinished(replace(OPEN, **changes), "ours") is expected
+    assert record_updates.is_unfinished(changed(OPEN, **changes), "ours") is expected
 
 
 @pytest.mark.parametrize(
@@ -47,8 +46,8 @@ def test_an_announced_stop_is_no_notice_of_a_delete(announced: AnnouncedAction |
         pytest.param({"snoozed_until": NOW + DAY}, False, id="snoozed"),
         pytest.param({"snoozed_until": NOW - 9 * DAY}, True, id="a snooze before the enrollment"),
         pytest.param({"reminded_at": NOW - DAY}, False, id="reminded yesterday"),
-        pytest.param({"enrolment_digest": "of other hours"}, False, id="not enrolled in these hours"),
-        pytest.param({"announced_action": AnnouncedAction.STOP}, False, id="a notice of idleness"),
+        pytest.param({"hours": "of other hours"}, False, id="not enrolled in these hours"),
+        pytest.param({"announced": AnnouncedAction.STOP}, False, id="a notice of idleness"),
         pytest.param({"warned_at": None}, False, id="no notice"),
     ],
 )
@@ -56,5 +55,5 @@ def test_when_a_weekly_summary_is_due(changes: dict[str, Any], due: bool):
     hours = Hours(days=frozenset(range(7)), start=7 * 60, end=19 * 60, tz="UTC", by_rule=True)
     judged = case(action=Ceiling.STOP, remind_every=7 * DAY, hours=hours)
     digest = dates.hours_digest(hours)
-    record = a_record(warned_at=NOW - 7 * DAY, announced=AnnouncedAction.HOURS, hours=digest)
-    assert dates.is_summary_due(judged, replace(record, **changes), NOW) is due
+    record, snoozes = changed(known(warned_at=NOW - 7 * DAY, announced=AnnouncedAction.HOURS, hours=digest), **changes)
+    assert dates.is_summary_due(judged, record.notice, snoozes, NOW) is due

@@ -81,7 +81,7 @@ def test_the_fallback_gets_a_notice_and_a_full_grace(disowned: FakeDeployment):
     finding = finding_of(report, "nb-7")
     assert (mail.to, finding.step.name, finding.outcome.result) == (ADMINS, StepName.WARN, Result.DONE)
     assert finding.owner.source == f"fallback; {DANA} said it isn't theirs"
-    assert report_json.finding_json(finding)["owner"]["source"] == f"fallback; {DANA} said it isn't theirs"
+    assert report_json.finding_json(finding, disowned.now)["owner"]["source"] == f"fallback; {DANA} said it isn't theirs"
     assert f"Owner: fallback; {DANA} said it isn't theirs" in mail.text
     assert (
         "Not mine"
@@ -141,7 +141,7 @@ def test_another_owner_found_ends_it_for_good(disowned: FakeDeployment):
     disowned.cloud.things["nb-7"].tags = {"owner": LEE}
     sweep(disowned, days=1)
     assert [mail.to for mail in to_owners(disowned)] == [LEE]
-    assert (disowned.record("nb-7").disowned_by, disowned.record("nb-7").disowned_at) == (None, None)
+    assert (disowned.snooze("nb-7").disowned_by, disowned.snooze("nb-7").disowned_at) == (None, None)
     disowned.cloud.things["nb-7"].tags = {"owner": DANA}
     sweep(disowned, days=1)
     assert [mail.to for mail in to_owners(disowned)] == [DANA]
@@ -150,7 +150,7 @@ def test_another_owner_found_ends_it_for_good(disowned: FakeDeployment):
 def test_tags_that_cannot_be_read_do_not_end_it(disowned: FakeDeployment):
     disowned.cloud.things["nb-7"].tags = None
     sweep(disowned, days=1)
-    assert disowned.record("nb-7").disowned_by == DANA
+    assert disowned.snooze("nb-7").disowned_by == DANA
 
 
 def test_another_owner_in_a_partial_look_does_not_end_it(disowned: FakeDeployment):
@@ -159,7 +159,7 @@ def test_another_owner_in_a_partial_look_does_not_end_it(disowned: FakeDeploymen
     sweep(disowned, days=1)
     thing.tags, thing.incomplete_replies = {"owner": DANA}, False
     sweep(disowned, days=3)
-    assert (disowned.record("nb-7").disowned_by, disowned.cloud.log) == (DANA, [])
+    assert (disowned.snooze("nb-7").disowned_by, disowned.cloud.log) == (DANA, [])
     assert [mail.to for mail in to_owners(disowned)] == [ADMINS]
 
 
@@ -167,7 +167,7 @@ def test_a_recreated_resource_is_the_owners_again(disowned: FakeDeployment):
     disowned.cloud.things["nb-7"].created = disowned.now + HOUR
     sweep(disowned, days=3)
     assert [mail.to for mail in to_owners(disowned)] == [DANA]
-    assert disowned.record("nb-7").disowned_by is None
+    assert disowned.snooze("nb-7").disowned_by is None
 
 
 def test_an_enrolment_in_office_hours_is_void_too():
@@ -191,13 +191,13 @@ def test_a_click_between_decision_and_stop_withdraws_the_stop(deployment: FakeDe
     clicked = []
 
     def click_once(call: str, id_: str) -> None:
-        if call == "began" and not clicked:
+        if call == "remembered" and not clicked:
             clicked.append(click(deployment, mail).status)
 
     deployment.ledger.fail_on = click_once
     report = sweep(deployment, days=3, hours=1)
     assert (clicked, finding_of(report, "nb-7").outcome.result) == ([200], Result.REFUSED)
-    assert deployment.record("nb-7").disowned_by == DANA
+    assert deployment.snooze("nb-7").disowned_by == DANA
 
 
 def test_a_click_before_the_recheck_withdraws_the_stop(deployment: FakeDeployment):
@@ -226,7 +226,7 @@ def test_not_mine_protects_nothing_and_unprotects_nothing(disowned: FakeDeployme
     disowned.cloud.add("kept", tags={"owner": DANA, "reaper:keep": "true"})
     sweep(disowned, days=1)
     assert finding_of(sweep(disowned, days=9), "kept").case.verdict.state is State.EXEMPT
-    assert disowned.record("kept").disowned_by is None
+    assert disowned.snooze("kept").disowned_by is None
 
 
 def test_forgetting_the_address_ends_it(disowned: FakeDeployment):

@@ -10,7 +10,7 @@ import pytest
 from fakes.builders import DAY, HOUR
 from fakes.fake_cloud import KIND, STARTABLE
 from fakes.fake_deployment import POLICY, FakeDeployment, only, policy
-from fakes.judged_cases import case, counted, move
+from fakes.judged_cases import case, move
 from fakes.records import a_record
 from reaper import record_updates
 from reaper.case import Blocked
@@ -18,7 +18,7 @@ from reaper.model import AnnouncedAction, Mode, Result, State, StepName
 from reaper.notices.message import Audience
 from reaper.planning import dates, possible_actions
 from reaper.policy import office_hours
-from reaper.record import Snooze
+from reaper.record import NO_SNOOZES
 
 FORCED = "rules: [{name: office, grace: 1h, hours: {on: 'mon-fri 07:00-19:00', tz: UTC, force: true}}]\n"
 MONDAY = datetime(2026, 11, 16, 19, 30, tzinfo=UTC)
@@ -88,8 +88,8 @@ def test_resource_recreated_since_the_reapers_stop_is_not_started():
 def test_enrolment_survives_hours_that_are_briefly_not_the_rules():
     record = a_record(warned_at=MONDAY, announced=AnnouncedAction.HOURS, hours=dates.hours_digest(OFFICE))
     unpriced = case(State.ACTIVE, hours=replace(OFFICE, by_rule=False), in_doubt=True, acts={StepName.STOP: None})
-    updated = record_updates.after_judging(unpriced, record, MONDAY + DAY)
-    assert dates.enrolled_since(case(hours=OFFICE), updated) == MONDAY
+    updated = record_updates.after_judging(unpriced, record, NO_SNOOZES, MONDAY + DAY)
+    assert dates.enrolled_since(case(hours=OFFICE), updated.notice) == MONDAY
 
 
 OFFICE_RULE = "rules: [{name: office, grace: 1h, hours: {on: 'mon-fri 07:00-19:00', tz: UTC}}]\n"
@@ -161,18 +161,6 @@ def test_failed_start_is_retried_the_next_morning():
     failed = a_record(acted=StepName.START, acted_at=MONDAY + 12 * HOUR, run="a", result=Result.FAILED)
     assert possible_actions.may_start(of, failed, now)
     assert not possible_actions.may_start(replace(of, resource=replace(of.resource, changed=MONDAY + 13 * HOUR)), failed, now)
-
-
-def test_ended_snooze_of_a_host_still_answers_notices_of_inner_resources():
-    host = Snooze(until=MONDAY, at=MONDAY - 2 * DAY, by="lee")
-    of = case(State.ACTIVE)
-    desk = replace(of, resource=replace(of.resource, kind="sagemaker-notebook"))
-    assert record_updates.after_judging(desk, host, MONDAY + HOUR).until is None, "nothing lives on it"
-    assert record_updates.after_judging(of, host, MONDAY + 14 * DAY).until == MONDAY
-    assert record_updates.after_judging(of, host, MONDAY + 15 * DAY).until is None
-    inner = a_record(warned_at=MONDAY - 3 * DAY, announced=AnnouncedAction.STOP, not_before=MONDAY)
-    kept = record_updates.after_judging(of, host, MONDAY + DAY)
-    assert counted(case(), inner, MONDAY + DAY, kept).notice.action is None
 
 
 def test_subject_of_a_mail_about_office_hours_alone_says_so():

@@ -7,34 +7,38 @@ from typing import Any
 import pytest
 
 from fakes.builders import DAY, HOUR, NOW
-from fakes.judged_cases import LOOKBACK, WEEK, case, counted, move
+from fakes.judged_cases import LOOKBACK, WEEK, after_judging, case, counted, move, step_of, with_snooze
 from fakes.records import a_record
 from reaper.case import Step
 from reaper.model import Ceiling, State, StepName, Verdict
-from reaper.plan import plan_step
 from reaper.planning.dates import valid_notice_at
-from reaper.planning.possible_actions import may_act, with_snooze
-from reaper.record import Record, Snooze
-from reaper.record_updates import after_judging, after_notice
+from reaper.planning.possible_actions import may_act
+from reaper.record import Claim, ManifestReference, Record, Snooze, Snoozes
+from reaper.record_updates import after_notice
 
 WARN = Step(name=StepName.WARN, because="idle")
 
 
 def warned(ago: timedelta, **fields: Any) -> Record:
     """Idle for ten days, warned a while ago, seen idle just now."""
-    return Record(
-        **{"idle_since": NOW - 10 * DAY, "last_seen_idle_at": NOW - HOUR, "warned_at": NOW - ago, "notice_receipt": "r", **fields}
+    return a_record(
+        **{"idle_since": NOW - 10 * DAY, "seen_idle_at": NOW - HOUR, "warned_at": NOW - ago, "receipt": "r", **fields}
     )
 
 
+def snoozed(until: datetime, record: Record | None = None, **fields: Any) -> tuple[Record, Snoozes]:
+    """A record and a snooze beside it."""
+    return record or Record(), Snoozes(own=Snooze(until=until, **fields))
+
+
 def test_plan_warns_the_first_time_a_resource_is_idle():
-    step = plan_step(case(), Record(), NOW)
+    step = step_of(case(), Record(), NOW)
     assert step.name is StepName.WARN
     assert "idle for more than 1 day under test" in step.because
 
 
 @pytest.mark.parametrize(
-    ("memory", "expected"),
+    ("known", "expected"),
     [
         pytest.param(warned(timedelta(0)), StepName.NONE, id="told this moment"),
         pytest.param(warned(WEEK - HOUR - timedelta(microseconds=1)), StepName.NONE, id="told almost a week ago"),
@@ -44,24 +48,24 @@ def test_plan_warns_the_first_time_a_resource_is_idle():
         pytest.param(warned(WEEK), StepName.REMIND, id="told a week ago"),
         pytest.param(warned(9 * DAY, reminded_at=NOW - 2 * DAY), StepName.NONE, id="reminded two days ago"),
         pytest.param(warned(9 * DAY, reminded_at=NOW - WEEK), StepName.REMIND, id="reminded a week ago"),
-        pytest.param(warned(DAY, snoozed_until=NOW + HOUR), StepName.NONE, id="kept for another hour"),
-        pytest.param(Snooze(until=NOW + HOUR), StepName.NONE, id="kept before it was ever told"),
-        pytest.param(warned(9 * DAY, snoozed_until=NOW + HOUR), StepName.NONE, id="kept although a reminder is due"),
-        pytest.param(warned(2 * DAY, snoozed_until=NOW), StepName.WARN, id="the snooze it led to is over"),
-        pytest.param(warned(HOUR, snoozed_until=NOW - DAY), StepName.NONE, id="told after an earlier snooze was over"),
+        pytest.param(snoozed(NOW + HOUR, warned(DAY)), StepName.NONE, id="kept for another hour"),
+        pytest.param(snoozed(NOW + HOUR), StepName.NONE, id="kept before it was ever told"),
+        pytest.param(snoozed(NOW + HOUR, warned(9 * DAY)), StepName.NONE, id="kept although a reminder is due"),
+        pytest.param(snoozed(NOW, warned(2 * DAY)), StepName.WARN, id="the snooze it led to is over"),
+        pytest.param(snoozed(NOW - DAY, warned(HOUR)), StepName.NONE, id="told after an earlier snooze was over"),
         pytest.param(
-            warned(11 * DAY, last_seen_idle_at=None),
+            warned(11 * DAY, seen_idle_at=None),
             StepName.WARN,
             id="told before this spell began, as far as anything is known",
         ),
         pytest.param(a_record(warned_at=NOW - 4 * DAY), StepName.NONE, id="told before the idle time that is proven"),
         pytest.param(a_record(warned_at=NOW - 2 * DAY), StepName.NONE, id="told within the idle time that is proven"),
         pytest.param(a_record(warned_at=NOW - 3 * DAY), StepName.NONE, id="told just when the proven idle time began"),
-        pytest.param(warned(HOUR, snoozed_until=NOW - HOUR), StepName.NONE, id="told just when a snooze was over"),
+        pytest.param(snoozed(NOW - HOUR, warned(HOUR)), StepName.NONE, id="told just when a snooze was over"),
     ],
 )
-def test_plan_notifies_the_owner_of_an_idle_resource_on_time(record, expected):
-    assert move(case(), record) is expected
+def test_plan_notifies_the_owner_of_an_idle_resource_on_time(known, expected):
+    assert move(case(), known) is expected
 
 
 @pytest.mark.parametrize("what", ["last_busy", "changed"])
@@ -82,7 +86,7 @@ def test_notice_before_the_last_use_or_change_does_not_count(what, ago, expected
 
 def test_use_that_shows_late_voids_the_notice_before_it():
     late = case(idle_for=2 * DAY, last_busy=NOW - 2 * DAY)
-    record = warned(3 * DAY, last_seen_idle_at=NOW - HOUR)
+    record = warned(3 * DAY, seen_idle_at=NOW - HOUR)
     assert move(late, record) is StepName.WARN
     assert after_judging(late, record, NOW) == a_record(idle_since=NOW - 2 * DAY, seen_idle_at=NOW - HOUR)
 
@@ -96,7 +100,7 @@ def test_moving_window_starts_no_new_idle_period():
 
 
 def test_gap_in_proof_voids_the_grace_but_brings_no_earlier_notice():
-    gap = warned(3 * DAY, last_seen_idle_at=NOW - 3 * DAY)
+    gap = warned(3 * DAY, seen_idle_at=NOW - 3 * DAY)
     now_idle = case(idle_for=2 * DAY)
     assert valid_notice_at(now_idle, gap, NOW) is None
     assert move(now_idle, gap) is StepName.NONE
@@ -108,16 +112,14 @@ def test_gap_in_proof_voids_the_grace_but_brings_no_earlier_notice():
 
 
 def test_snooze_makes_the_verdict_exempt_with_person_date_and_reason():
-    record = a_record(
-        snoozed_until=datetime(2026, 11, 30, 8, tzinfo=UTC), snoozed_by="jo@example.com", snooze_reason="demo on Friday"
-    )
-    spared = with_snooze(case(last_busy=NOW - 3 * DAY), record, NOW)
+    known = snoozed(datetime(2026, 11, 30, 8, tzinfo=UTC), by="jo@example.com", reason="demo on Friday")
+    spared = with_snooze(case(last_busy=NOW - 3 * DAY), known, NOW)
     assert spared.verdict == Verdict(
         state=State.EXEMPT,
         because="snoozed until 2026-11-30 08:00 UTC by jo@example.com: demo on Friday",
         last_busy=NOW - 3 * DAY,
     )
-    step = plan_step(case(), record, NOW)
+    step = step_of(case(), known, NOW)
     assert step.because == spared.verdict.because
 
 
@@ -132,7 +134,7 @@ def test_snooze_makes_the_verdict_exempt_with_person_date_and_reason():
     ],
 )
 def test_snooze_changes_only_idle_verdicts(of, until):
-    assert with_snooze(of, Snooze(until=until), NOW) is of
+    assert with_snooze(of, (Record(), Snoozes(own=Snooze(until=until))), NOW) is of
 
 
 def test_memory_has_the_idle_period_from_the_first_idle_verdict():
@@ -148,15 +150,9 @@ def test_memory_has_the_idle_period_from_the_first_idle_verdict():
     ],
 )
 def test_only_use_change_and_protection_end_the_idle_period(of):
-    fields = {
-        "snoozed_until": NOW + DAY,
-        "snoozed_by": "jo",
-        "last_action": StepName.STOP,
-        "last_action_at": NOW - DAY,
-        "manifest_address": "m",
-        "version": 3,
-    }
-    assert after_judging(of, warned(DAY, reminded_at=NOW - 2 * HOUR, **fields), NOW) == Record(**fields)
+    fields = {"acted": StepName.STOP, "acted_at": NOW - DAY, "manifest": ManifestReference(address="m", sha256="0"), "version": 3}
+    record = warned(DAY, reminded_at=NOW - 2 * HOUR, **fields)
+    assert after_judging(of, snoozed(NOW + DAY, record, by="jo"), NOW) == a_record(**fields)
 
 
 @pytest.mark.parametrize("state", [State.UNKNOWN, State.EXEMPT, State.YOUNG])
@@ -176,20 +172,15 @@ def test_memory_is_rarely_rewritten():
     assert record.idle_since == NOW - DAY
 
 
-UNKNOWN = case(State.UNKNOWN)
-ALONE = replace(UNKNOWN, resource=replace(UNKNOWN.resource, kind="sagemaker-notebook"))
-"""Of a kind that hosts no others."""
-
-
-def test_ended_snooze_is_cleared_with_the_notice_it_answered():
-    record = warned(2 * DAY, snoozed_until=NOW - HOUR, snoozed_by="jo", snooze_reason="demo")
-    assert after_judging(ALONE, record, NOW) == a_record(idle_since=NOW - 10 * DAY, seen_idle_at=NOW - HOUR)
+def test_ended_snooze_takes_the_notice_it_answered():
+    known = snoozed(NOW - HOUR, warned(2 * DAY), by="jo", reason="demo")
+    assert after_judging(case(State.UNKNOWN), known, NOW) == a_record(idle_since=NOW - 10 * DAY, seen_idle_at=NOW - HOUR)
 
 
 def test_snooze_ends_at_its_last_moment():
-    over = a_record(idle_since=NOW - DAY, snoozed_until=NOW, snoozed_by="jo")
-    assert after_judging(ALONE, over, NOW) == a_record(idle_since=NOW - DAY)
-    assert after_judging(ALONE, over, NOW - timedelta(microseconds=1)) is over
+    known = snoozed(NOW, by="jo")
+    assert with_snooze(case(), known, NOW) == case()
+    assert with_snooze(case(), known, NOW - timedelta(microseconds=1)).verdict.state is State.EXEMPT
 
 
 @pytest.mark.parametrize(
@@ -207,16 +198,13 @@ def test_last_seen_idle_time_is_renewed_halfway(seen_ago, idle_for, expected):
 
 def test_notice_is_remembered_with_its_receipt():
     first = after_notice(case(), a_record(version=1), WARN, "r1", NOW)
-    claim = {"claimed_since": NOW - 3 * DAY, "claimed_until": NOW}
-    assert first == a_record(warned_at=NOW, receipt="r1", version=1, **claim)
+    claim = Claim(since=NOW - 3 * DAY, until=NOW)
+    assert first == a_record(warned_at=NOW, receipt="r1", version=1, claim=claim)
     reminder = Step(name=StepName.REMIND, because="still idle")
     assert after_notice(case(), first, reminder, "r2", NOW + WEEK) == replace(
         first,
-        reminded_at=NOW + WEEK,
-        reminders=1,
-        notice_receipt="r2",
-        claimed_since=NOW + WEEK - 3 * DAY,
-        claimed_until=NOW + WEEK,
+        notice=replace(first.notice, reminded_at=NOW + WEEK, reminders=1, receipt="r2"),
+        claim=Claim(since=NOW + WEEK - 3 * DAY, until=NOW + WEEK),
     )
     assert after_notice(case(), first, Step(name=StepName.NONE, because="told already"), "r3", NOW) is first
 

@@ -9,22 +9,19 @@ from typing import Any
 import pytest
 
 from fakes.builders import DAY, HOUR, NOW
-from fakes.judged_cases import case, counted
-from fakes.records import a_record
+from fakes.judged_cases import Known, after_judging, case, counted, step_of, with_snooze
+from fakes.records import a_record, an_act, changed, known
 from reaper.case import Blocked, Case, Owner, Step
 from reaper.idle_period import VOID_ENROLMENT
+from reaper.ledger.rows import Recalled
 from reaper.model import AnnouncedAction, Ceiling, Confidence, Result, State, StepName
-from reaper.pending import intents
-from reaper.plan import plan_step
 from reaper.planning.dates import action_due_at, earliest_action_at, hours_digest, valid_notice_at
-from reaper.planning.possible_actions import is_forced, may_start, strongest_action, with_snooze
+from reaper.planning.possible_actions import is_forced, may_start, strongest_action
 from reaper.policy import office_hours
 from reaper.record import ManifestReference, Record, Snooze
 from reaper.record_updates import (
-    BegunAction,
     after_action,
     after_action_mail,
-    after_judging,
     after_notice,
     after_undo,
     before_action,
@@ -41,21 +38,21 @@ EVENING = NIGHT - 2 * HOUR
 DAYTIME = datetime(2026, 11, 20, 9, 0, tzinfo=UTC)
 
 
-def told_of(move: StepName | None, ago: timedelta, now: datetime = NOW, **fields: Any) -> Record:
+def told_of(move: StepName | None, ago: timedelta, now: datetime = NOW, **fields: Any) -> Known:
     """A notice of the present spell."""
     told_at = now - ago
-    return a_record(idle_since=now - 10 * DAY, seen_idle_at=now - HOUR, warned_at=told_at, announced=move, **fields)
+    record = a_record(idle_since=now - 10 * DAY, seen_idle_at=now - HOUR, warned_at=told_at, announced=move)
+    return changed(record, **fields)
 
 
-def enrolled(ago: timedelta, now: datetime = NIGHT, **fields: Any) -> Record:
+def enrolled(ago: timedelta, now: datetime = NIGHT, **fields: Any) -> Known:
     """An enrolment notice about the office hours of these tests."""
-    return Record(
-        **{"warned_at": now - ago, "announced_action": AnnouncedAction.HOURS, "enrolment_digest": hours_digest(HOURS), **fields}
-    )
+    notice = {"warned_at": now - ago, "announced": AnnouncedAction.HOURS, "hours": hours_digest(HOURS)}
+    return changed(Record(), **{**notice, **fields})
 
 
-def step(of: Case, record: Record, now: datetime = NOW, acting: bool = True) -> StepName:
-    planned = plan_step(of, record, now, acting=acting)
+def step(of: Case, record: Known, now: datetime = NOW, acting: bool = True) -> StepName:
+    planned = step_of(of, record, now, acting=acting)
     return planned.name
 
 
@@ -103,7 +100,7 @@ def test_likely_evidence_brings_notices_only_unless_the_rule_acts_on_it():
 
 
 @pytest.mark.parametrize(
-    ("memory", "expected"),
+    ("record", "expected"),
     [
         pytest.param(Record(), StepName.WARN, id="never told"),
         pytest.param(
@@ -112,19 +109,19 @@ def test_likely_evidence_brings_notices_only_unless_the_rule_acts_on_it():
         pytest.param(told_of(StepName.STOP, 3 * DAY), StepName.STOP, id="the grace is over"),
         pytest.param(told_of(None, 5 * DAY), StepName.WARN, id="told, but not of a stop"),
         pytest.param(told_of(StepName.DELETE, 5 * DAY), StepName.STOP, id="told of worse"),
-        pytest.param(told_of(StepName.STOP, 5 * DAY, act_not_before=NOW + HOUR), StepName.NONE, id="promised for later"),
+        pytest.param(told_of(StepName.STOP, 5 * DAY, not_before=NOW + HOUR), StepName.NONE, id="promised for later"),
         pytest.param(told_of(StepName.STOP, 5 * DAY, snoozed_until=NOW + HOUR), StepName.NONE, id="kept"),
         pytest.param(told_of(StepName.STOP, 5 * DAY, snoozed_until=NOW - HOUR), StepName.WARN, id="kept until an hour ago"),
         pytest.param(told_of(StepName.STOP, -HOUR), StepName.NONE, id="told by a clock that was ahead"),
         pytest.param(told_of(StepName.STOP, -8 * DAY), StepName.WARN, id="told by a clock that was far ahead"),
         pytest.param(told_of(StepName.STOP, 11 * DAY), StepName.WARN, id="told before this spell"),
         pytest.param(
-            told_of(StepName.STOP, 5 * DAY, last_action=StepName.STOP, last_action_at=NOW - timedelta(minutes=59)),
+            told_of(StepName.STOP, 5 * DAY, acted=StepName.STOP, acted_at=NOW - timedelta(minutes=59)),
             StepName.NONE,
             id="asked for already",
         ),
         pytest.param(
-            told_of(StepName.STOP, 5 * DAY, last_action=StepName.STOP, last_action_at=NOW - HOUR),
+            told_of(StepName.STOP, 5 * DAY, acted=StepName.STOP, acted_at=NOW - HOUR),
             StepName.STOP,
             id="asked for in vain",
         ),
@@ -149,7 +146,7 @@ def test_gap_in_proof_after_the_notice_voids_the_notice():
 
 def test_warning_remembers_its_action_and_its_date():
     of = case(acts=BOTH)
-    warning = plan_step(of, Record(), NOW)
+    warning = step_of(of, Record(), NOW)
     record = after_notice(of, Record(), warning, "r", NOW)
     assert (record.notice.action, record.notice.not_before) == (StepName.STOP, NOW + 3 * DAY)
     quiet = after_notice(of, Record(), warning, "r", NOW, acting=False)
@@ -158,7 +155,14 @@ def test_warning_remembers_its_action_and_its_date():
 
 def test_action_after_an_undo_needs_a_new_notice():
     record = after_undo(
-        told_of(StepName.STOP, 5 * DAY, last_action=StepName.STOP, last_action_at=NOW - 2 * DAY, manifest_address="s3://m"), NOW
+        told_of(
+            StepName.STOP,
+            5 * DAY,
+            acted=StepName.STOP,
+            acted_at=NOW - 2 * DAY,
+            manifest=ManifestReference(address="s3://m", sha256="0"),
+        ),
+        NOW,
     )
     assert record == a_record(called_at=NOW)
     assert step(case(acts=BOTH), record) is StepName.WARN
@@ -194,18 +198,18 @@ def test_manual_start_outside_office_hours_is_respected_for_four_hours():
 
 
 @pytest.mark.parametrize(
-    ("memory", "expected"),
+    ("record", "expected"),
     [
         pytest.param(Record(), StepName.WARN, id="never told"),
         pytest.param(told_of(StepName.STOP, 4 * DAY, NIGHT), StepName.WARN, id="told of a stop for being idle"),
         pytest.param(enrolled(3 * DAY), StepName.STOP, id="told a grace ago"),
         pytest.param(enrolled(3 * DAY - timedelta(seconds=1)), StepName.NONE, id="a second before the grace is over"),
-        pytest.param(enrolled(3 * DAY, act_not_before=NIGHT + HOUR), StepName.NONE, id="promised for later"),
-        pytest.param(enrolled(3 * DAY, notified_owner="old@example.com"), StepName.NONE, id="handed over, and told too lately"),
-        pytest.param(enrolled(7 * DAY, notified_owner="old@example.com"), StepName.WARN, id="handed over"),
-        pytest.param(enrolled(8 * DAY, enrolment_digest="other hours"), StepName.WARN, id="told of other hours"),
-        pytest.param(enrolled(3 * DAY, enrolment_digest="other hours"), StepName.NONE, id="told of other hours, and too lately"),
-        pytest.param(enrolled(3 * DAY, enrolment_digest=None), StepName.NONE, id="nobody knows of which hours"),
+        pytest.param(enrolled(3 * DAY, not_before=NIGHT + HOUR), StepName.NONE, id="promised for later"),
+        pytest.param(enrolled(3 * DAY, to="old@example.com"), StepName.NONE, id="handed over, and told too lately"),
+        pytest.param(enrolled(7 * DAY, to="old@example.com"), StepName.WARN, id="handed over"),
+        pytest.param(enrolled(8 * DAY, hours="other hours"), StepName.WARN, id="told of other hours"),
+        pytest.param(enrolled(3 * DAY, hours="other hours"), StepName.NONE, id="told of other hours, and too lately"),
+        pytest.param(enrolled(3 * DAY, hours=None), StepName.NONE, id="nobody knows of which hours"),
         pytest.param(enrolled(14 * DAY), StepName.STOP, id="told two weeks ago"),
         pytest.param(enrolled(40 * DAY), StepName.WARN, id="told so long ago that nobody remembers"),
         pytest.param(enrolled(40 * DAY, reminded_at=NIGHT - DAY), StepName.STOP, id="told long ago and reminded since"),
@@ -234,13 +238,12 @@ def test_use_stops_and_starts_do_not_affect_an_enrolment(of):
 
 def test_ended_snooze_voids_an_enrolment_until_a_week_after_its_mail():
     of = case(idle_for=2 * HOUR, acts=BOTH, hours=HOURS)
-    record = enrolled(5 * DAY, snoozed_until=NIGHT - HOUR, snoozed_at=NIGHT - 2 * DAY)
-    assert step(of, record, NIGHT) is StepName.NONE
-    alone = replace(of, resource=replace(of.resource, kind="sagemaker-notebook"))  # hosts no others
-    cleared = after_judging(alone, record, NIGHT)
-    assert (cleared.until, cleared.notice.warned_at) == (None, record.notice.warned_at)
-    assert step(of, cleared, NIGHT) is StepName.NONE
-    assert step(of, cleared, NIGHT + 2 * DAY) is StepName.WARN
+    both = enrolled(5 * DAY, snoozed_until=NIGHT - HOUR, snoozed_at=NIGHT - 2 * DAY)
+    assert step(of, both, NIGHT) is StepName.NONE
+    later = after_judging(of, both, NIGHT), both[1]
+    assert later[0].notice.warned_at == both[0].notice.warned_at
+    assert step(of, later, NIGHT) is StepName.NONE
+    assert step(of, later, NIGHT + 2 * DAY) is StepName.WARN
 
 
 @pytest.mark.parametrize(
@@ -259,9 +262,9 @@ def test_reminder_of_an_enrolment_is_weekly_whatever_the_verdict(state, expected
 
 
 def test_weekly_summary_keeps_the_enrolment_and_its_date():
-    of, record = case(State.ACTIVE, acts=BOTH, hours=HOURS), enrolled(7 * DAY, act_not_before=NIGHT - 4 * DAY)
+    of, record = case(State.ACTIVE, acts=BOTH, hours=HOURS), enrolled(7 * DAY, not_before=NIGHT - 4 * DAY)
     after_it = after_notice(of, record, Step(name=StepName.REMIND, because=""), "r2", NIGHT)
-    assert after_it == replace(record, reminded_at=NIGHT, notice_receipt="r2")
+    assert after_it == changed(record, reminded_at=NIGHT, receipt="r2")
 
 
 def force(state: State = State.ACTIVE, **fields: Any) -> Case:
@@ -319,13 +322,9 @@ def test_forced_stop_needs_a_well_dated_notice_to_the_present_owner():
     early = NIGHT - HOUR
     assert step(force(), enrolled(-HOUR / 2, early), early) is StepName.NONE
     handed_over = replace(force(), owner=Owner(address="new@example.com", source="tag"))
-    assert step(handed_over, enrolled(8 * DAY, notified_owner="old@example.com"), NIGHT) is StepName.WARN
-    assert (
-        step(handed_over, enrolled(5 * DAY, reminded_at=NIGHT - HOUR, notified_owner="old@example.com"), NIGHT) is StepName.NONE
-    )
-    assert (
-        step(handed_over, enrolled(5 * DAY, reminded_at=NIGHT - HOUR, notified_owner="new@example.com"), NIGHT) is StepName.STOP
-    )
+    assert step(handed_over, enrolled(8 * DAY, to="old@example.com"), NIGHT) is StepName.WARN
+    assert step(handed_over, enrolled(5 * DAY, reminded_at=NIGHT - HOUR, to="old@example.com"), NIGHT) is StepName.NONE
+    assert step(handed_over, enrolled(5 * DAY, reminded_at=NIGHT - HOUR, to="new@example.com"), NIGHT) is StepName.STOP
 
 
 def test_notice_of_a_forced_stop_lasts_through_use():
@@ -359,13 +358,13 @@ OURS = a_record(acted=StepName.STOP, acted_at=DAYTIME - 12 * HOUR)
 
 
 @pytest.mark.parametrize(
-    ("restart", "memory", "fields", "expected"),
+    ("restart", "record", "fields", "expected"),
     [
         pytest.param("ours", OURS, {}, StepName.START, id="we stopped it"),
         pytest.param("ours", Record(), {}, StepName.NONE, id="somebody else stopped it"),
         pytest.param(
             "ours",
-            replace(OURS, last_action=StepName.START),
+            changed(OURS, acted=StepName.START),
             {},
             StepName.NONE,
             id="we started it last, and somebody else stopped it",
@@ -415,7 +414,7 @@ def test_unreadable_tags_rule_out_forced_stops_and_starts():
 
 
 def reason(of: Case, record: Record, now: datetime = NOW) -> str:
-    planned = plan_step(of, record, now)
+    planned = step_of(of, record, now)
     return planned.because
 
 
@@ -440,11 +439,10 @@ def test_reasons_of_starts_and_of_stopped_resources():
     assert "start requested; the next sweep checks the result" in reason(of, pending, DAYTIME)
     rested = case(State.EXEMPT, acts=ASLEEP)
     assert (
-        reason(rested, replace(OURS, last_action_at=NOW))
+        reason(rested, changed(OURS, acted_at=NOW))
         == "it is unchanged since the reaper's action on 2026-11-21 10:17 UTC: it is stopped"
     )
     assert reason(rested, Record()) == "nothing to do: it is exempt"
-    assert reason(rested, a_record(acted=StepName.STOP)) == "nothing to do: it is exempt"
     barred = case(State.EXEMPT, acts={StepName.STOP: Blocked(because="its status is Updating")})
     assert reason(barred, OURS) == "nothing to do: it is exempt"
 
@@ -456,42 +454,34 @@ def test_intent_has_its_own_run_and_manifest_and_no_earlier_result():
     before = a_record(
         acted=StepName.STOP,
         acted_at=NOW - DAY,
-        manifest_address="old",
-        manifest_sha256="0" * 64,
+        manifest=ManifestReference(address="old", sha256="0" * 64),
         run="a",
         result=Result.DONE,
         told_at=NOW,
     )
-    record = before_action(before, BegunAction(action=StepName.DELETE, run="b", at=NOW, manifest=NEW))
-    assert record == a_record(
-        acted=StepName.DELETE,
-        acted_at=NOW,
-        manifest_address="new",
-        manifest_sha256="f" * 64,
-        run="b",
-        called_at=NOW,
-    )
+    record = before_action(before, an_act(StepName.DELETE, NOW, "b", manifest=NEW))
+    assert record == Record(act=an_act(StepName.DELETE, NOW, "b", manifest=NEW), called_at=NOW)
     assert without_intent(record, before) == before
-    assert before_action(before, BegunAction(action=StepName.START, run="b", at=NOW)).act.manifest.address == "old"
+    assert before_action(before, an_act(StepName.START, NOW, "b")).act.manifest.address == "old"
 
 
 @pytest.mark.parametrize(
-    ("memory", "expected"),
+    ("record", "expected"),
     [
         pytest.param(
-            before_action(Record(), BegunAction(action=StepName.STOP, run="a", at=NOW, manifest=NEW)),
+            before_action(Record(), an_act(StepName.STOP, NOW, "a", manifest=NEW)),
             True,
             id="of another run",
         ),
         pytest.param(
-            before_action(Record(), BegunAction(action=StepName.STOP, run="b", at=NOW, manifest=NEW)),
+            before_action(Record(), an_act(StepName.STOP, NOW, "b", manifest=NEW)),
             False,
             id="of this run",
         ),
         pytest.param(
-            replace(
-                before_action(Record(), BegunAction(action=StepName.STOP, run="a", at=NOW, manifest=NEW)),
-                last_action_result=Result.DONE,
+            changed(
+                before_action(Record(), an_act(StepName.STOP, NOW, "a", manifest=NEW)),
+                result=Result.DONE,
             ),
             False,
             id="done",
@@ -509,7 +499,7 @@ PART = a_record(
     run="a",
     result=Result.DONE,
     part="1 of 2 variants",
-    manifest_address="m",
+    manifest=ManifestReference(address="m", sha256="0"),
 )
 
 
@@ -521,12 +511,12 @@ def test_mail_about_a_part_is_the_notice_for_the_rest():
         NOW - DAY,
         NOW - 4 * DAY,
     )
-    changed = PART.act.at + timedelta(minutes=10)
-    young = case(State.YOUNG, acts=BOTH, changed=changed)
+    since = PART.act.at + timedelta(minutes=10)
+    young = case(State.YOUNG, acts=BOTH, changed=since)
     assert after_judging(young, record, NOW - 3 * DAY).notice.warned_at == NOW - 4 * DAY, (
         "what we changed ourselves makes it young and no more"
     )
-    again = case(idle_for=NOW - changed, acts=BOTH, changed=changed)
+    again = case(idle_for=NOW - since, acts=BOTH, changed=since)
     assert step(again, record, NOW - DAY - timedelta(seconds=1)) is StepName.NONE
     assert step(again, record) is StepName.STOP
 
@@ -535,12 +525,12 @@ def test_ordinary_notice_after_a_part_is_no_notice_for_the_rest():
     record = told_of(
         StepName.STOP,
         8 * DAY,
-        last_action_run="a",
-        last_action=StepName.STOP,
-        last_action_at=NOW - 30 * DAY,
-        last_action_result=Result.DONE,
+        run="a",
+        acted=StepName.STOP,
+        acted_at=NOW - 30 * DAY,
+        result=Result.DONE,
     )
-    gap = replace(record, last_action_part="1 of 2 variants", last_action_told_at=NOW - 30 * DAY, last_seen_idle_at=NOW - 6 * DAY)
+    gap = changed(record, part="1 of 2 variants", told_at=NOW - 30 * DAY, seen_idle_at=NOW - 6 * DAY)
     assert action_due_at(case(idle_for=5 * DAY, acts=BOTH), gap, NOW) is None
 
 
@@ -585,13 +575,9 @@ def test_start_before_closing_time_is_not_outside_office_hours():
 
 def test_action_requested_this_moment_is_unconfirmed():
     of = case(idle_for=10 * DAY, acts=BOTH)
-    assert step(of, told_of(StepName.STOP, 5 * DAY, last_action=StepName.STOP, last_action_at=NOW)) is StepName.NONE
-    assert (
-        step(of, told_of(StepName.STOP, 5 * DAY, last_action=StepName.STOP, last_action_at=NOW + timedelta(minutes=9)))
-        is StepName.STOP
-    )
-    assert step(of, told_of(StepName.STOP, 5 * DAY, last_action=StepName.STOP)) is StepName.STOP
-    assert step(of, told_of(StepName.STOP, 5 * DAY, last_action_at=NOW)) is StepName.STOP
+    assert step(of, told_of(StepName.STOP, 5 * DAY, acted=StepName.STOP, acted_at=NOW)) is StepName.NONE
+    assert step(of, told_of(StepName.STOP, 5 * DAY, acted=StepName.STOP, acted_at=NOW + timedelta(minutes=9))) is StepName.STOP
+    assert step(of, told_of(StepName.STOP, 5 * DAY, acted=StepName.STOP, acted_at=NOW - 9 * HOUR)) is StepName.STOP
 
 
 def test_stop_by_a_person_after_the_reapers_stop_is_respected():
@@ -618,7 +604,7 @@ def test_run_that_announces_nothing_stops_nothing():
     ],
 )
 def test_notice_lapses_two_weeks_after_its_date_or_its_last_mail(ago, reminded, expected):
-    record = told_of(StepName.STOP, ago, act_not_before=NOW - ago + 3 * DAY, reminded_at=NOW - reminded if reminded else None)
+    record = told_of(StepName.STOP, ago, not_before=NOW - ago + 3 * DAY, reminded_at=NOW - reminded if reminded else None)
     of = case(idle_for=40 * DAY, acts=BOTH)
     assert step(of, replace(record, idle_since=NOW - 40 * DAY)) is expected
 
@@ -636,14 +622,15 @@ def test_short_reminder_interval_is_early_by_at_most_a_tenth():
 
 def test_snooze_without_a_reason_is_reported_without_a_reason():
     of = case(idle_for=10 * DAY)
-    assert reason(of, Snooze(until=NOW + DAY, by="lee")) == "snoozed until 2026-11-22 10:17 UTC by lee"
+    assert reason(of, known(snoozed_until=NOW + DAY, snoozed_by="lee")) == "snoozed until 2026-11-22 10:17 UTC by lee"
 
 
 @pytest.mark.parametrize("id", ["arn:aws:sagemaker:us-east-1:1:endpoint/Big", "arn:aws:sagemaker:us-east-1:1:endpoint/big"])
 def test_snooze_of_a_host_protects_inner_resources_in_either_spelling(id):
     of = case(idle_for=10 * DAY, acts=BOTH)
     of = replace(of, resource=replace(of.resource, host_id="arn:aws:sagemaker:us-east-1:1:endpoint/Big"))
-    recalled = {id: Snooze(until=NOW + HOUR, by="lee")}
-    spared = with_snooze(of, Record(), NOW, intents.host_memory(of.resource, recalled))
+    recalled = Recalled(snoozes={id: Snooze(until=NOW + HOUR, by="lee")})
+    host = Record(), recalled.snoozes(of.resource)
+    spared = with_snooze(of, host, NOW)
     assert spared.verdict.because == "its host is snoozed until 2026-11-21 11:17 UTC by lee"
-    assert with_snooze(of, Record(), NOW + HOUR, intents.host_memory(of.resource, recalled)) == of
+    assert with_snooze(of, host, NOW + HOUR) == of

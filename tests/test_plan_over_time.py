@@ -7,34 +7,36 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fakes.builders import DAY, HOUR, NOW
-from fakes.judged_cases import LOOKBACK, case, counted, move
+from fakes.judged_cases import LOOKBACK, after_judging, case, counted, move, with_snooze
+from fakes.records import known
 from reaper.case import Case, Step
 from reaper.model import Ceiling, State, StepName
 from reaper.planning.dates import CLOCK_JITTER, valid_notice_at
-from reaper.planning.possible_actions import may_act, with_snooze
-from reaper.record import Record
-from reaper.record_updates import after_judging, after_notice
+from reaper.planning.possible_actions import may_act
+from reaper.record import Record, Snooze
+from reaper.record_updates import after_notice
 
 moments = st.none() | st.integers(-90 * 24, 40 * 24).map(lambda hours: NOW + hours * HOUR)
 recalled = st.builds(
-    Record,
+    known,
     idle_since=moments,
-    last_seen_idle_at=moments,
+    seen_idle_at=moments,
     warned_at=moments,
     reminded_at=moments,
     snoozed_until=moments,
     snoozed_at=moments,
     snoozed_by=st.none() | st.just("jo"),
-    manifest_address=st.none() | st.just("m"),
+    acted=st.none() | st.just(StepName.STOP),
+    acted_at=st.just(NOW - 80 * DAY),
     version=st.integers(0, 5),
 )
 pasts = st.none() | st.integers(1, 60 * 24).map(lambda hours: NOW - hours * HOUR)
 
 
-def is_kept(of: Case, record: Record) -> bool:
+def is_kept(of: Case, snooze: Snooze) -> bool:
     """Whether a snooze holds that was given to this very resource."""
-    its_own = record.at is None or record.at >= of.resource.created
-    return record.until is not None and record.until > NOW and its_own
+    its_own = snooze.at is None or snooze.at >= of.resource.created
+    return snooze.until is not None and snooze.until > NOW and its_own
 
 
 @st.composite
@@ -52,47 +54,45 @@ def idle_cases(draw: st.DrawFn) -> Case:
     st.sampled_from(Ceiling),
     recalled,
 )
-def test_only_unprotected_idle_resources_get_a_step(state, protected, action, record):
+def test_only_unprotected_idle_resources_get_a_step(state, protected, action, both):
     of = case(state, protected_because=protected, action=action)
     if state is not State.IDLE or protected or action is Ceiling.IGNORE:
-        assert move(of, record) is StepName.NONE
-        assert valid_notice_at(of, record, NOW) is None
+        assert move(of, both) is StepName.NONE
+        assert valid_notice_at(of, both[0], NOW) is None
     else:
-        assert move(of, record) in {StepName.NONE, StepName.WARN, StepName.REMIND}
+        assert move(of, both) in {StepName.NONE, StepName.WARN, StepName.REMIND}
 
 
 @settings(max_examples=400, deadline=None)
 @given(idle_cases(), recalled)
-def test_plan_sends_no_notice_during_a_snooze(of, record):
-    if is_kept(of, record):
-        assert move(of, record) is StepName.NONE
-        assert not may_act(with_snooze(of, record, NOW))
+def test_plan_sends_no_notice_during_a_snooze(of, both):
+    if is_kept(of, both[1].own):
+        assert move(of, both) is StepName.NONE
+        assert not may_act(with_snooze(of, both, NOW))
 
 
 @settings(max_examples=800, deadline=None)
 @given(idle_cases(), recalled)
-def test_memory_update_changes_no_step_and_happens_once(of, record):
-    new = after_judging(of, record, NOW)
-    assert move(of, new) is move(of, record)
-    assert valid_notice_at(of, counted(of, new), NOW) == valid_notice_at(of, counted(of, record), NOW)
-    assert after_judging(of, new, NOW) == new
+def test_memory_update_changes_no_step_and_happens_once(of, both):
+    new = after_judging(of, both, NOW), both[1]
+    assert move(of, new) is move(of, both)
+    assert valid_notice_at(of, counted(of, new), NOW) == valid_notice_at(of, counted(of, both), NOW)
+    assert after_judging(of, new, NOW) == new[0]
 
 
 @settings(max_examples=400, deadline=None)
 @given(st.sampled_from(State), recalled)
-def test_memory_update_loses_no_snooze_and_no_manifest(state, record):
-    new = after_judging(case(state), record, NOW)
-    assert (new.act.manifest.address, new.version) == (record.act.manifest.address, record.version)
-    if is_kept(case(state), record):
-        assert (new.until, new.by) == (record.until, record.by)
+def test_memory_update_loses_no_action(state, both):
+    new = after_judging(case(state), both, NOW)
+    assert (new.act, new.version) == (both[0].act, both[0].version)
 
 
 @settings(max_examples=400, deadline=None)
 @given(idle_cases(), recalled)
-def test_valid_notice_is_younger_than_every_use_and_change(of, record):
-    given_at = valid_notice_at(of, counted(of, record), NOW)
+def test_valid_notice_is_younger_than_every_use_and_change(of, both):
+    given_at = valid_notice_at(of, counted(of, both), NOW)
     if given_at is not None:
-        assert given_at == record.notice.warned_at
+        assert given_at == both[0].notice.warned_at
         assert all(given_at >= t for t in (of.verdict.last_busy, of.resource.changed) if t)
 
 

@@ -93,7 +93,7 @@ def test_a_held_back_notice_says_so_everywhere_and_records_nothing():
         assert found.next
         assert (found.next.step, found.next.at, found.next.blocked_because) == (StepName.STOP, None, because)
     record = deployment.record("a")
-    assert (record.notice.warned_at, record.notice.to, record.notice.action) == (None, None, None)
+    assert record.notice is None
     assert record.idle_since, "the idle period is remembered all the same"
     assert "1 first notice wasn't sent: 1 below notify_above: EUR 2.50 a day." in summary(deployment)
 
@@ -147,7 +147,7 @@ def test_an_enrollment_is_a_first_notice():
     deployment.cloud.kind_name = STARTABLE
     deployment.cloud.add("a", instance=SMALL, tags=ANA, uses=[NOW - HOUR])
     assert "below notify_above" in only(deployment.sweep()).step.because
-    assert deployment.record("a").notice.hours is None
+    assert deployment.record("a").notice is None
 
 
 @pytest.mark.parametrize("snoozed", [True, False], ids=["snoozed", "awake"])
@@ -157,7 +157,7 @@ def test_what_is_snoozed_doesnt_count_towards_the_floor(snoozed: bool):
         deployment.cloud.add(name, instance=SMALL, tags=ANA)
     if snoozed:
         snooze = Snooze(until=NOW + DAY, at=NOW - HOUR)
-        assert deployment.ledger.write_record(deployment.cloud.id("b"), snooze, 0, NOW)
+        assert deployment.ledger.write_snooze(deployment.cloud.id("b"), snooze, 0, NOW)
     assert finding_of(deployment.sweep(), "a").step.name is (StepName.NONE if snoozed else StepName.WARN)
 
 
@@ -283,9 +283,8 @@ def test_a_floor_or_hours_of_sending_only_take_notices_away(history: list[tuple[
         if event == "kept":
             thing.tags = {**(thing.tags or {}), "reaper:keep": "true"}
         if event == "snoozed":
-            row = deployment.record(name)
-            snooze = replace(row, snoozed_until=deployment.now + 2 * DAY, snoozed_at=deployment.now)
-            deployment.ledger.write_record(deployment.cloud.id(name), snooze, row.version, deployment.now)
+            snooze = Snooze(until=deployment.now + 2 * DAY, at=deployment.now)
+            deployment.ledger.write_snooze(deployment.cloud.id(name), snooze, deployment.snooze(name).version, deployment.now)
         deployment.channel.is_closed = event == "closed"
         with_all, with_less = decided(deployment, loud), decided(deployment, silent)
         assert with_all.keys() == with_less.keys()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -14,6 +13,7 @@ from reaper.case import Report
 from reaper.handover import Acted, Decided, Observed
 from reaper.model import Mode, Result, StepName
 from reaper.pending import holds
+from reaper.record import Snooze
 from reaper.run import HandedOver
 
 RULES = """
@@ -36,9 +36,8 @@ def through_json(value: HandedOver) -> HandedOver:
 
 
 def snooze(deployment: FakeDeployment, name: str) -> None:
-    record = deployment.record(name)
-    snoozed = replace(record, snoozed_until=deployment.now + 30 * DAY, snoozed_at=deployment.now, snoozed_by="jo@example.com")
-    assert deployment.ledger.write_record(deployment.cloud.id(name), snoozed, record.version, deployment.now)
+    snooze = Snooze(until=deployment.now + 30 * DAY, at=deployment.now, by="jo@example.com")
+    assert deployment.ledger.write_snooze(deployment.cloud.id(name), snooze, deployment.snooze(name).version, deployment.now)
 
 
 def eventful(deployment: FakeDeployment) -> list[Report]:

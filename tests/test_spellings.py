@@ -12,15 +12,16 @@ import pytest
 from fakes.builders import DAY, NOW, TARGET
 from fakes.histories import history_of
 from fakes.memory_ledger import InMemoryLedger
-from fakes.records import a_record
+from fakes.records import a_record, an_act
 from fakes.sample_reports import finding
 from fakes.snooze_requests import KEYS, RESOURCE, TOKEN, VISIT, desk
 from reaper.acting import restore
 from reaper.ledger import sqlite
-from reaper.ledger.ledger import Ledger, comparable_id
-from reaper.ledger.rows import HistoryEntry, Unfinished
+from reaper.ledger.ledger import Ledger
+from reaper.ledger.rows import HistoryEntry, comparable_id
 from reaper.model import Result, State, StepName
 from reaper.pending import unfinished
+from reaper.record import Record
 from reaper.snooze.handler import handle_request
 from reaper.snooze.request import Request
 
@@ -56,10 +57,10 @@ def test_ids_are_compared_and_kept_in_one_form(id_: str, key: str):
 
 
 def test_what_was_remembered_under_the_old_spelling_is_found(ledger: Ledger):
-    assert ledger.write_record(OLD, a_record(warned_at=NOW - DAY, manifest_address="m"), 0, NOW)
-    assert ledger.recall([NEW], NOW)[NEW].notice.warned_at == NOW - DAY
+    assert ledger.write_record(OLD, a_record(warned_at=NOW - DAY, acted=StepName.STOP), 0, NOW)
+    assert ledger.record(NEW, NOW).notice.warned_at == NOW - DAY
     assert ledger.write_record(NEW, a_record(warned_at=NOW), 1, NOW)
-    assert ledger.recall([OLD], NOW)[OLD].notice.warned_at == NOW
+    assert ledger.record(OLD, NOW).notice.warned_at == NOW
     ledger.add_history(HistoryEntry(id=OLD, when=NOW, what="warned", by="r", because="x"))
     assert [entry.id for entry in history_of(ledger, NEW)] == [OLD]
 
@@ -69,28 +70,20 @@ def test_a_link_that_was_mailed_before_snoozes_the_app(ledger: Ledger):
     body = f"t={TOKEN}&r=1&days=3&reason=".encode()
     reply = handle_request(Request(method="POST", path="/keep", query="", body=body), desk(ledger, KEYS, NOW))
     assert reply.status == 200
-    snooze_end = ledger.recall([NEW], NOW)[NEW].until
+    snooze_end = ledger.snooze(NEW, NOW).until
     assert snooze_end is not None
     assert snooze_end > NOW + 2 * DAY
 
 
 def test_an_open_action_under_the_old_spelling_belongs_to_the_listed_app(ledger: Ledger):
-    meant = a_record(acted=StepName.STOP, acted_at=NOW - DAY, manifest_address="m", run="r0")
-    ledger.write_record(OLD, meant, 0, NOW)
-    hint = Unfinished(
-        target=TARGET, id=OLD, kind="sagemaker-studio-app", name="Ana/JupyterLab/Default", region="us-east-1",
-        owner="ana@example.com", action=StepName.STOP, run="r0", at=NOW - DAY,
-    )  # fmt: skip
-    ledger.add_unfinished(hint)
+    subject = {"id": OLD, "kind": "sagemaker-studio-app", "name": "Ana/JupyterLab/Default", "owner": "ana@example.com"}
+    ledger.write_record(OLD, Record(act=an_act(StepName.STOP, NOW - DAY, "r0", **subject)), 0, NOW)
     listed = finding(State.UNKNOWN, 1.0, "ana@example.com", id=NEW, kind="sagemaker-studio-app")
-    cases = {NEW: listed.case}
-    [hint], _ = unfinished.read_unfinished(ledger, [TARGET], NOW, cases)
-    recalled = ledger.recall([NEW, hint.id], NOW)
-    recalled, hints, _, closed = unfinished.close_unfinished_actions([hint], cases, recalled, ledger, "run-9", NOW)
-    known, [untold] = unfinished.settle_told_actions(hints, cases, recalled, ledger, NOW)
-    assert (untold.hint.id, [hint.id for hint in closed]) == (NEW, [NEW])
-    assert known[NEW].act.result is Result.FAILED
-    assert ledger.recall([OLD], NOW)[OLD].version == 2
+    cases = {comparable_id(NEW): listed.case}
+    settled = unfinished.settle_target(TARGET, cases, ledger.recall([NEW], NOW), ledger, "run-9", NOW)
+    assert ([each.act.id for each in settled.untold], [each.act.id for each in settled.closed]) == ([NEW], [NEW])
+    assert settled.recalled.record(NEW).act.result is Result.FAILED
+    assert ledger.record(OLD, NOW).version == 2
 
 
 def test_restore_takes_either_spelling(ledger: Ledger):

@@ -12,18 +12,17 @@ from hypothesis import strategies as st
 
 from fakes.builders import DAY, HOUR, NOW
 from fakes.fake_deployment import POLICY, FakeDeployment, policy
-from fakes.judged_cases import case
-from fakes.records import a_record
+from fakes.judged_cases import case, step_of
+from fakes.records import a_record, an_act, changed, known
 from reaper.calendars.terms import Hours
 from reaper.case import Blocked, Case, Finding, Outcome, Step
 from reaper.model import AnnouncedAction, Confidence, Mode, Result, State, StepName
 from reaper.notices.forecast import NoticeContext, next_sentence
 from reaper.notices.message import Audience
-from reaper.plan import plan_step
 from reaper.planning.coming import next_action
 from reaper.planning.possible_actions import announced_by_mail, strongest_action
 from reaper.policy.schema import Owners
-from reaper.record import Record
+from reaper.record import Record, Snoozes
 
 AFTER = 14 * DAY
 DONE = Blocked(because="it already runs no more than one instance per variant", already_done=True)
@@ -77,33 +76,33 @@ def test_what_blocks_the_delete_is_what_blocks_the_next_action():
 def told(action: StepName, ago: timedelta, **fields: Any) -> Record:
     """An owner with a notice of that action."""
     record = a_record(warned_at=NOW - ago, announced=AnnouncedAction(action), idle_since=NOW - 60 * DAY)
-    return replace(record, last_seen_idle_at=NOW - HOUR, act_not_before=NOW, **fields)
+    return changed(record, seen_idle_at=NOW - HOUR, not_before=NOW, **fields)
 
 
 @pytest.mark.parametrize(
-    ("memory", "step"),
+    ("record", "step"),
     [
         pytest.param(told(StepName.DELETE, AFTER), StepName.DELETE, id="its own notice, two weeks ago"),
         pytest.param(told(StepName.DELETE, AFTER - HOUR), StepName.REMIND, id="an hour less"),
         pytest.param(told(StepName.STOP, AFTER), StepName.WARN, id="a notice of a stop"),
-        pytest.param(told(StepName.DELETE, AFTER, last_call_at=NOW - AFTER + HOUR), StepName.WARN, id="a later call of ours"),
+        pytest.param(told(StepName.DELETE, AFTER, called_at=NOW - AFTER + HOUR), StepName.WARN, id="a later call of ours"),
     ],
 )
 def test_a_delete_needs_its_own_notice_and_its_time_after_our_last_call(record: Record, step: StepName):
-    assert plan_step(left_over(), record, NOW).name is step
+    assert step_of(left_over(), record, NOW).name is step
 
 
 def test_a_notice_of_the_delete_is_no_notice_of_a_stop():
     grown = left_over(acts={StepName.STOP: None, StepName.DELETE: None})
-    assert plan_step(grown, told(StepName.DELETE, AFTER), NOW).name is StepName.WARN
+    assert step_of(grown, told(StepName.DELETE, AFTER), NOW).name is StepName.WARN
 
 
 def test_a_change_before_a_reminder_voids_the_mail_about_the_stop():
-    stop = {"last_action": StepName.STOP, "last_action_at": NOW - 20 * DAY, "last_action_result": Result.DONE}
-    record = told(StepName.DELETE, 20 * DAY, **stop, last_action_told_at=NOW - 20 * DAY, reminded_at=NOW - 6 * DAY)
+    stop = {"acted": StepName.STOP, "acted_at": NOW - 20 * DAY, "result": Result.DONE}
+    record = told(StepName.DELETE, 20 * DAY, **stop, told_at=NOW - 20 * DAY, reminded_at=NOW - 6 * DAY)
     ours = left_over(changed=NOW - 20 * DAY + timedelta(minutes=10))
-    assert plan_step(ours, record, NOW).name is StepName.DELETE
-    assert plan_step(left_over(changed=NOW - 8 * DAY, idle_for=8 * DAY), record, NOW).name is StepName.WARN
+    assert step_of(ours, record, NOW).name is StepName.DELETE
+    assert step_of(left_over(changed=NOW - 8 * DAY, idle_for=8 * DAY), record, NOW).name is StepName.WARN
 
 
 def noticed(of: Case, step: StepName, **fields: Any) -> Finding:
@@ -134,27 +133,32 @@ def test_mails_name_the_delete_only_if_it_can_follow_the_stop(fields: dict[str, 
 
 moments = st.none() | st.integers(-40 * 24, 24).map(lambda hours: NOW + hours * HOUR)
 recalled = st.builds(
-    Record,
+    known,
     idle_since=moments,
-    last_seen_idle_at=moments,
+    seen_idle_at=moments,
     warned_at=moments,
     reminded_at=moments,
-    announced_action=st.sampled_from([None, AnnouncedAction.STOP, AnnouncedAction.DELETE]),
-    act_not_before=moments,
+    announced=st.sampled_from([None, AnnouncedAction.STOP, AnnouncedAction.DELETE]),
+    not_before=moments,
     snoozed_until=moments,
-    last_action=st.sampled_from([None, StepName.STOP, StepName.DELETE]),
-    last_action_at=moments,
-    last_action_result=st.sampled_from([None, Result.DONE, Result.FAILED]),
-    last_action_part=st.sampled_from([None, "1 of 2 variants"]),
-    last_call_at=moments,
+    act=st.none()
+    | st.builds(
+        an_act,
+        st.sampled_from([StepName.STOP, StepName.DELETE]),
+        moments.filter(bool),
+        result=st.sampled_from([None, Result.DONE, Result.FAILED]),
+        part=st.sampled_from([None, "1 of 2 variants"]),
+    ),
+    called_at=moments,
 )
 
 
 @st.composite
-def remembered(draw: st.DrawFn) -> Record:
+def remembered(draw: st.DrawFn) -> tuple[Record, Snoozes]:
     """Any row, and often one whose last notice is the mail about our action."""
-    record = draw(recalled)
-    return replace(record, last_action_told_at=record.notice.warned_at) if draw(st.booleans()) else record
+    both = draw(recalled)
+    is_told = both[0].act and both[0].notice and draw(st.booleans())
+    return changed(both, told_at=both[0].notice.warned_at) if is_told else both
 
 
 @st.composite
@@ -175,8 +179,9 @@ def judged(draw: st.DrawFn) -> Case:
 
 @settings(max_examples=600, deadline=None)
 @given(judged(), remembered())
-def test_no_delete_without_its_own_notice_and_its_time(of: Case, record: Record):
-    if plan_step(of, record, NOW).name is not StepName.DELETE:
+def test_no_delete_without_its_own_notice_and_its_time(of: Case, both: tuple[Record, Snoozes]):
+    record = both[0]
+    if step_of(of, both, NOW).name is not StepName.DELETE:
         return
     assert record.notice.action is AnnouncedAction.DELETE
     assert record.notice.warned_at
@@ -190,10 +195,10 @@ def test_no_delete_without_its_own_notice_and_its_time(of: Case, record: Record)
 
 @settings(max_examples=600, deadline=None)
 @given(judged(), remembered())
-def test_then_makes_no_stop_come_sooner(of: Case, record: Record):
+def test_then_makes_no_stop_come_sooner(of: Case, both: tuple[Record, Snoozes]):
     without = replace(of, rule=replace(of.rule, delete_after=None))
-    if plan_step(of, record, NOW).name is StepName.STOP:
-        assert plan_step(without, replace(record, announced_action=AnnouncedAction.STOP), NOW).name is StepName.STOP
+    if step_of(of, both, NOW).name is StepName.STOP:
+        assert step_of(without, changed(both, announced=AnnouncedAction.STOP), NOW).name is StepName.STOP
 
 
 EVENTS = ("nothing", "nothing", "used", "changed", "scaled out", "tagged", "untagged", "deaf", "row lost", "no metrics")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
 
@@ -12,10 +11,11 @@ import pytest
 from fakes.builders import DAY, HOUR, NOW
 from fakes.fake_cloud import KIND, STARTABLE, FakeResource
 from fakes.fake_deployment import POLICY, FakeDeployment, finding_of, policy
+from fakes.records import changed
 from reaper.ledger.update import update_record
 from reaper.model import Mode, Pause, StepName
 from reaper.pending import stop_switch
-from reaper.record import Record
+from reaper.record import Snooze
 
 Change = Callable[[FakeDeployment, FakeResource], None]
 ACCEPTED = "accept: [{{match: {{name: {name}}}, until: {until:%Y-%m-%d}, reason: a demo, by: Lee}}]\n"
@@ -65,10 +65,8 @@ def snoozed(name: str) -> Change:
         deployment.cloud.accounts.setdefault(name, thing.account)
         at, until = NOW + HOUR, NOW + DAY
 
-        def given(record: Record) -> Record:
-            return replace(record, snoozed_until=until, snoozed_at=at, snoozed_by="lee")
-
-        update_record(deployment.ledger, deployment.cloud.id(name), given, at)
+        id_, given = deployment.cloud.id(name), Snooze(until=until, at=at, by="lee")
+        deployment.ledger.write_snooze(id_, given, deployment.snooze(name).version, at)
 
     return change
 
@@ -238,7 +236,7 @@ def test_a_snooze_of_its_host_that_only_the_look_saw_uses_up_its_notice():
     deployment.cloud.before_call = snooze
     deployment.sweep()
     assert deployment.cloud.log == []
-    assert deployment.record("churn").notice.warned_at is None
+    assert deployment.record("churn").notice is None
 
 
 OFFICE = """rules:
@@ -301,16 +299,16 @@ def used(deployment: FakeDeployment, thing: FakeResource) -> None:
 def test_what_uses_up_a_notice_counts_even_while_it_is_dated_ahead(change: Change, by: str):
     deployment, thing = deployed()
     ahead = {"reminders": 1} if by == "its row" else {"warned_at": NOW + 2 * DAY}
-    update_record(deployment.ledger, deployment.cloud.id("churn"), lambda memory: replace(record, **ahead), NOW + 2 * DAY)
+    update_record(deployment.ledger, deployment.cloud.id("churn"), lambda record: changed(record, **ahead), NOW + 2 * DAY)
     change(deployment, thing)
-    assert deployment.record("churn").notice.warned_at is None
+    assert deployment.record("churn").notice is None
     assert step(deployment, after=2 * HOUR) is StepName.NONE, "a clock is wrong: no date can be told until that is past"
     assert step(deployment, after=4 * DAY + HOUR) is StepName.WARN
 
 
 def test_a_row_that_is_merely_dated_ahead_stays():
     deployment, _ = deployed()
-    update_record(deployment.ledger, deployment.cloud.id("churn"), lambda memory: replace(record, reminders=1), NOW + 2 * DAY)
+    update_record(deployment.ledger, deployment.cloud.id("churn"), lambda record: changed(record, reminders=1), NOW + 2 * DAY)
     before = deployment.record("churn")
     assert step(deployment, after=DAY) is StepName.NONE
     assert deployment.record("churn") == before

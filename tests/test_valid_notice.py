@@ -9,18 +9,16 @@ from typing import Any
 import pytest
 
 from fakes.builders import DAY, HOUR, NOW
-from fakes.judged_cases import case, counted
-from fakes.records import a_record
+from fakes.judged_cases import Known, after_judging, case, counted, step_of
+from fakes.records import a_record, changed
 from reaper.calendars.terms import Hours
 from reaper.case import Blocked, Case, Owner
 from reaper.idle_period import MAX_CLOCK_SKEW, VOID_ENROLMENT
 from reaper.model import AnnouncedAction, Ceiling, Result, State, StepName
-from reaper.plan import plan_step
 from reaper.planning.dates import hours_digest
 from reaper.planning.valid_notice import has_new_owner, void_because
 from reaper.policy.office_hours import parse_hours
-from reaper.record import Record, Snooze
-from reaper.record_updates import after_judging
+from reaper.record import NO_SNOOZES, Notice, Record, Snooze
 
 LEE, SAM = "lee@example.com", "sam@example.com"
 HOURS = replace(parse_hours("mon-fri 07:00-21:00", "UTC"), by_rule=True)
@@ -36,9 +34,9 @@ STOP = a_record(
     shape="min 2",
 )
 TAGGED = replace(HOURS, by_rule=False)
-HOURLY = replace(STOP, announced_action=AnnouncedAction.HOURS, enrolment_digest=hours_digest(HOURS))
+HOURLY = changed(STOP, announced=AnnouncedAction.HOURS, hours=hours_digest(HOURS))
 TOUCH = timedelta(microseconds=1)
-DELETE = replace(STOP, announced_action=AnnouncedAction.DELETE)
+DELETE = changed(STOP, announced=AnnouncedAction.DELETE)
 
 
 def judged(state: State = State.IDLE, hours: bool = False, **fields: Any) -> Case:
@@ -56,12 +54,14 @@ def with_hours(hours: Hours, **fields: Any) -> Case:
     return replace(of, rule=replace(of.rule, hours=hours))
 
 
-def is_void(of: Case, record: Record, now: datetime = NOW, **seen: Any) -> bool:
+def is_void(of: Case, known: Known, now: datetime = NOW, host: Snooze = NO_SNOOZES.own, **seen: Any) -> bool:
     """Whether its notice counts for nothing any more, now and once this look is remembered."""
-    because = void_because(of, record, now, **{"announces": True, **seen})
-    left = counted(of, record, now, **{key: value for key, value in seen.items() if key != "announces"})
+    record, snoozes = known if isinstance(known, tuple) else (known, NO_SNOOZES)
+    snoozes = replace(snoozes, host=host)
+    because = void_because(of, record, snoozes, now, **{"announces": True, **seen})
+    left = counted(of, (record, snoozes), now, **{key: value for key, value in seen.items() if key != "announces"})
     if seen.get("announces", True):
-        is_gone = left.notice.warned_at is None or left.notice.hours == VOID_ENROLMENT
+        is_gone = left.notice is None or left.notice.hours == VOID_ENROLMENT
         assert is_gone is (because is not None)
     return because is not None
 
@@ -75,9 +75,9 @@ def is_void(of: Case, record: Record, now: datetime = NOW, **seen: Any) -> bool:
         pytest.param({"state": State.EXEMPT, "last_busy": NOW - HOUR}, {}, True, False, id="used, and free by now"),
         pytest.param({"changed": LAST}, {}, False, False, id="changed until the mail"),
         pytest.param({"changed": LAST + TOUCH}, {}, True, False, id="changed since"),
-        pytest.param({}, {"last_call_at": LAST + TOUCH}, True, False, id="a later call of ours"),
-        pytest.param({}, {"last_call_at": NOW + 99 * DAY}, False, False, id="a call that a wrong clock dated"),
-        pytest.param({}, {"notified_fingerprint": "min 4"}, True, False, id="of another shape"),
+        pytest.param({}, {"called_at": LAST + TOUCH}, True, False, id="a later call of ours"),
+        pytest.param({}, {"called_at": NOW + 99 * DAY}, False, False, id="a call that a wrong clock dated"),
+        pytest.param({}, {"shape": "min 4"}, True, False, id="of another shape"),
         pytest.param({"thing": {"fingerprint": None}}, {}, False, False, id="a shape that isn't known"),
         pytest.param({"thing": {"created": FIRST}}, {}, False, False, id="made when the first mail was sent"),
         pytest.param({"thing": {"created": LAST - TOUCH}}, {}, False, True, id="made between the mails"),
@@ -120,8 +120,8 @@ def is_void(of: Case, record: Record, now: datetime = NOW, **seen: Any) -> bool:
     ],
 )
 def test_the_list_of_what_voids_a_notice(of: dict[str, Any], changes: dict[str, Any], stop: bool, hourly: bool):
-    assert is_void(judged(**of), replace(STOP, **changes)) is stop
-    assert is_void(judged(hours=True, **of), replace(HOURLY, **changes)) is hourly
+    assert is_void(judged(**of), changed(STOP, **changes)) is stop
+    assert is_void(judged(hours=True, **of), changed(HOURLY, **changes)) is hourly
 
 
 @pytest.mark.parametrize(
@@ -135,27 +135,25 @@ def test_an_ended_snooze_of_the_host_voids_as_its_own_does(host: datetime, stop:
 
 def test_a_snooze_of_an_earlier_resource_voids_nothing():
     of = judged(thing={"created": NOW - 6 * DAY})
-    assert not is_void(of, replace(STOP, snoozed_at=NOW - 7 * DAY, snoozed_until=NOW))
-    assert is_void(of, replace(STOP, snoozed_at=NOW - 3 * DAY, snoozed_until=NOW))
+    assert not is_void(of, changed(STOP, snoozed_at=NOW - 7 * DAY, snoozed_until=NOW))
+    assert is_void(of, changed(STOP, snoozed_at=NOW - 3 * DAY, snoozed_until=NOW))
 
 
 @pytest.mark.parametrize(
-    ("memory", "of", "void"),
+    ("record", "of", "void"),
     [
         pytest.param(STOP, judged(hours=True), True, id="office hours since"),
         pytest.param(HOURLY, judged(), True, id="no office hours any more"),
         pytest.param(HOURLY, judged(hours=HOURS, idle_for=DAY), False, id="the same hours"),
-        pytest.param(replace(HOURLY, enrolment_digest="other"), judged(hours=True), True, id="other hours"),
-        pytest.param(
-            replace(HOURLY, enrolment_digest="other"), judged(hours=True, in_doubt=True), False, id="perhaps other ones"
-        ),
+        pytest.param(changed(HOURLY, hours="other"), judged(hours=True), True, id="other hours"),
+        pytest.param(changed(HOURLY, hours="other"), judged(hours=True, in_doubt=True), False, id="perhaps other ones"),
         pytest.param(DELETE, judged(), True, id="no delete any more"),
         pytest.param(DELETE, judged(action=Ceiling.DELETE), False, id="the delete"),
         pytest.param(DELETE, judged(delete_after=DAY), False, id="the delete by then"),
         pytest.param(DELETE, with_hours(TAGGED, action=Ceiling.DELETE), True, id="hours by tag, which only stop"),
         pytest.param(STOP, with_hours(TAGGED), False, id="hours by tag, which only delay"),
         pytest.param(STOP, judged(action=Ceiling.DELETE), False, id="a delete as well"),
-        pytest.param(replace(STOP, announced_action=None), judged(action=Ceiling.NOTIFY), False, id="nothing was announced"),
+        pytest.param(changed(STOP, announced=None), judged(action=Ceiling.NOTIFY), False, id="nothing was announced"),
     ],
 )
 def test_only_a_run_that_announces_voids_what_the_rule_does_not_allow(record: Record, of: Case, void: bool):
@@ -168,7 +166,7 @@ def test_only_a_run_that_announces_voids_what_the_rule_does_not_allow(record: Re
 @pytest.mark.parametrize(("ended", "void"), [(None, False), (FIRST, False), (LAST, False), (LAST + TOUCH, True)])
 def test_the_end_of_a_jump_voids_what_announced_an_action(ended: datetime | None, void: bool):
     assert is_void(judged(), STOP, lapsed=[None, ended]) is void
-    assert not is_void(judged(), replace(STOP, announced_action=None), lapsed=[None, ended])
+    assert not is_void(judged(), changed(STOP, announced=None), lapsed=[None, ended])
     assert not is_void(judged(hours=True), HOURLY, lapsed=[None, ended])
 
 
@@ -178,9 +176,9 @@ def test_a_notice_is_too_old_after_two_weeks_or_two_reminder_intervals(remind_ev
     for each, record in ((of, STOP), (hourly, HOURLY)):
         assert not is_void(each, record, LAST + valid_for + DAY), "counted from the date that it announced"
         assert is_void(each, record, LAST + valid_for + DAY + TOUCH)
-        assert not is_void(each, replace(record, act_not_before=FIRST), LAST + valid_for)
-        assert is_void(each, replace(record, act_not_before=FIRST), LAST + valid_for + TOUCH)
-        assert not is_void(each, replace(record, announced_action=None), NOW + 99 * DAY)
+        assert not is_void(each, changed(record, not_before=FIRST), LAST + valid_for)
+        assert is_void(each, changed(record, not_before=FIRST), LAST + valid_for + TOUCH)
+        assert not is_void(each, changed(record, announced=None), NOW + 99 * DAY)
 
 
 def test_the_mail_about_our_own_part_counts_through_what_that_changed():
@@ -208,8 +206,8 @@ def test_any_run_remembers_that_a_protection_began(state: State, announces: bool
             replace(seen, rule=replace(seen.rule, hours=HOURS if hours else None)), record, NOW, announces=announces
         )
         later = judged(hours=hours)
-        assert new.notice.warned_at is None or new.notice.hours == VOID_ENROLMENT
-        assert new.notice.warned_at is None or counted(later, new, NOW + DAY).notice.hours == VOID_ENROLMENT
+        assert new.notice is None or new.notice.hours == VOID_ENROLMENT
+        assert new.notice is None or counted(later, new, NOW + DAY).notice.hours == VOID_ENROLMENT
 
 
 def test_a_price_that_is_unknown_for_a_while_loses_no_idle_period():
@@ -228,7 +226,7 @@ def test_a_price_that_is_unknown_for_a_while_loses_no_idle_period():
     ],
 )
 def test_a_notice_to_another_owner_is_not_to_this_one(notified: str | None, owner: str | None, expected: bool):
-    assert has_new_owner(judged(owner=owner), a_record(to=notified)) is expected
+    assert has_new_owner(judged(owner=owner), Notice(to=notified), Snooze()) is expected
 
 
 @pytest.mark.parametrize(
@@ -241,11 +239,11 @@ def test_a_notice_to_another_owner_is_not_to_this_one(notified: str | None, owne
 )
 def test_a_notice_that_is_dated_ahead_never_counts(ahead: timedelta, void: bool, stays: bool):
     for of, record in ((judged(), STOP), (judged(hours=True), HOURLY)):
-        record = replace(record, warned_at=NOW + ahead, reminded_at=None)
-        assert bool(void_because(of, record, NOW)) is void
+        record = changed(record, warned_at=NOW + ahead, reminded_at=None)
+        assert bool(void_because(of, record, NO_SNOOZES, NOW)) is void
         assert (counted(of, record) == record) is stays
-        assert plan_step(of, record, NOW).name in {StepName.NONE, StepName.WARN}
+        assert step_of(of, record, NOW).name in {StepName.NONE, StepName.WARN}
 
 
 def test_a_missing_notice_is_not_void():
-    assert void_because(judged(State.ACTIVE), Record(), NOW, announces=True) is None
+    assert void_because(judged(State.ACTIVE), Record(), NO_SNOOZES, NOW, announces=True) is None

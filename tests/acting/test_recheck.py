@@ -34,7 +34,7 @@ def tagged(deployment: FakeDeployment, **tags: str) -> None:
 
 def snooze_by_owner(deployment: FakeDeployment) -> None:
     id_ = deployment.cloud.id("churn")
-    record = deployment.ledger.recall([id_], deployment.now)[id_]
+    record = deployment.ledger.record(id_, deployment.now)
     snoozed = replace(record, snoozed_until=deployment.now + DAY, snoozed_by="lee@example.com")
     assert deployment.ledger.write_record(id_, snoozed, record.version, deployment.now)
 

@@ -64,7 +64,7 @@ def test_the_slower_twin_leaves_the_intent_of_the_faster_one_alone():
     slower, is_written_twice = intent_at(ledger, 1)
     assert (is_written, is_written_twice) == (True, False)
     intents.take_back_intent(ledger, slower, NOW, gone=False)
-    record = ledger.recall([RESOURCE.id], NOW)[RESOURCE.id]
+    record = ledger.record(RESOURCE.id, NOW)
     assert (record.act.action, record.act.run) == (StepName.STOP, "run-1")
     assert [one.id for one in ledger.unfinished(TARGET, NOW)] == [RESOURCE.id]
     permit = permit_of(faster, ledger)
@@ -77,7 +77,7 @@ def test_an_intent_that_led_to_no_call_is_taken_back_with_its_hint():
     ledger = InMemoryLedger()
     own, _ = intent_at(ledger, 0)
     intents.take_back_intent(ledger, own, NOW, gone=False)
-    assert ledger.recall([RESOURCE.id], NOW)[RESOURCE.id].act.action is None
+    assert ledger.record(RESOURCE.id, NOW).act.action is None
     assert list(ledger.unfinished(TARGET, NOW)) == []
     with pytest.raises(ActionWithdrawn), permit_of(own, ledger)():
         pass

@@ -15,10 +15,9 @@ from reaper import registry
 from reaper.aws import targets
 from reaper.aws.functions import snooze
 from reaper.aws.stores import dynamodb
-from reaper.ledger.ledger import SNOOZE_FIELDS
-from reaper.ledger.rows import HistoryEntry, columns_of, memory_columns
+from reaper.ledger.rows import HistoryEntry, columns_of, document_columns
 from reaper.model import Mode
-from reaper.record import Record
+from reaper.record import Snooze
 from reaper.settings import SETTING_DOCS
 
 ROOT = Path(__file__).parents[2]
@@ -421,31 +420,34 @@ def test_the_keep_links_page_can_do_exactly_what_it_declares(cloudformation):
     assert actions(cloudformation, {"SnoozePolicy"}) == {*snooze.PERMISSIONS, *log, "kms:Decrypt"}
 
 
-SNOOZED = ["pk", "sk", "id", "expires", "snoozed_until", "touched", "version", "writer"]
+SNOOZED = ["pk", "sk", "id", "document", "expires", "touched", "version", "writer"]
 NOTED = ["because", "by", "expires", "id", "pk", "sk", "touched", "what", "when"]
 
 
 @pytest.mark.parametrize(
     ("operation", "keys", "attributes", "more", "allowed"),
     [
-        pytest.param("UpdateItem", "record#e", SNOOZED, {}, True, id="a snooze"),
-        pytest.param("UpdateItem", "record#e", SNOOZED, {"ReturnValues": "NONE"}, True, id="a snooze that wants nothing back"),
-        pytest.param("UpdateItem", "record#e", SNOOZED, {"ReturnValues": "ALL_OLD"}, False, id="one that reads as well"),
-        pytest.param("UpdateItem", "record#e", [*SNOOZED, "disowned", "disowned_at"], {}, True, id="a not mine"),
-        pytest.param("UpdateItem", "record#e", [*SNOOZED, "told"], {}, False, id="who was told"),
-        pytest.param("UpdateItem", "visit#v", SNOOZED, {}, False, id="another list behind a link"),
+        pytest.param("PutItem", "snooze#e", SNOOZED, {}, True, id="a snooze"),
+        pytest.param("PutItem", "snooze#e", SNOOZED, {"ReturnValues": "NONE"}, True, id="a snooze that wants nothing back"),
+        pytest.param("PutItem", "snooze#e", SNOOZED, {"ReturnValues": "ALL_OLD"}, False, id="one that reads as well"),
+        pytest.param("PutItem", "snooze#e", [*SNOOZED, "holder"], {}, False, id="a snooze with more in it"),
+        pytest.param("PutItem", "record#e", SNOOZED, {}, False, id="what happened to a resource"),
+        pytest.param("PutItem", "visit#v", SNOOZED, {}, False, id="another list behind a link"),
         pytest.param("PutItem", "visit#v", NOTED, {}, False, id="a list behind a link"),
         pytest.param("GetItem", "visit#v", None, {}, True, id="reading what a link opens"),
         pytest.param("BatchGetItem", ["visit#v", "visit#w"], None, {}, False, id="reading what many links open"),
         pytest.param("Query", "visit#v", None, {}, False, id="a query for links"),
         pytest.param("DeleteItem", "visit#v", None, {}, False, id="deleting a link"),
-        pytest.param("UpdateItem", "record#e", [*SNOOZED, "warned_at"], {}, False, id="when its owner was told"),
-        pytest.param("UpdateItem", "record#e", [*SNOOZED, "act_result"], {}, False, id="what became of an action"),
-        pytest.param("UpdateItem", "record#e", None, {}, False, id="an update that names no attribute"),
-        pytest.param("UpdateItem", None, SNOOZED, {}, False, id="an update without a key"),
-        pytest.param("UpdateItem", "history#e", SNOOZED, {}, False, id="an update of the history"),
-        pytest.param("UpdateItem", "state#hold", SNOOZED, {}, False, id="an update of a hold"),
-        pytest.param("UpdateItem", "lease#aws/1/r", SNOOZED, {}, False, id="an update of a lease"),
+        pytest.param("PutItem", "snooze#e", None, {}, False, id="a snooze that names no attribute"),
+        pytest.param("PutItem", None, SNOOZED, {}, False, id="a snooze without a key"),
+        pytest.param("PutItem", ["snooze#e", "record#e"], SNOOZED, {}, False, id="a record along with a snooze"),
+        pytest.param("PutItem", "history#e", SNOOZED, {}, False, id="a snooze in the history"),
+        pytest.param("PutItem", "state#hold", SNOOZED, {}, False, id="a hold"),
+        pytest.param("PutItem", "lease#aws/1/r", SNOOZED, {}, False, id="a lease"),
+        pytest.param("UpdateItem", "snooze#e", SNOOZED, {}, False, id="a change of a snooze"),
+        pytest.param("UpdateItem", "record#e", SNOOZED, {}, False, id="a change of a record"),
+        pytest.param("UpdateItem", "history#e", NOTED, {}, False, id="a change of the history"),
+        pytest.param("UpdateItem", "state#hold", SNOOZED, {}, False, id="a change of a hold"),
         pytest.param("PutItem", "history#e", NOTED, {}, True, id="an entry of the history"),
         pytest.param("PutItem", "history#e", [*NOTED, "version"], {}, False, id="an entry with more in it"),
         pytest.param("PutItem", "history#e", NOTED, {"ReturnValues": "ALL_OLD"}, False, id="an entry that reads as well"),
@@ -453,17 +455,21 @@ NOTED = ["because", "by", "expires", "id", "pk", "sk", "touched", "what", "when"
         pytest.param("PutItem", None, NOTED, {}, False, id="an entry without a key"),
         pytest.param("PutItem", "record#e", NOTED, {}, False, id="a record written over"),
         pytest.param("PutItem", "state#format", NOTED, {}, False, id="another format"),
-        pytest.param("PutItem", "open#aws/1/r", NOTED, {}, False, id="an open action"),
-        pytest.param("BatchGetItem", "record#e", None, {}, True, id="reading a memory"),
-        pytest.param("GetItem", "record#e", None, {}, True, id="reading it again after a write that was lost"),
+        pytest.param("PutItem", "state#open targets", SNOOZED, {}, False, id="the open targets"),
+        pytest.param("PutItem", "saving#e", SNOOZED, {}, False, id="a saving"),
+        pytest.param("BatchGetItem", ["record#e", "snooze#e"], None, {}, True, id="reading a record and its snooze"),
+        pytest.param("GetItem", "snooze#e", None, {}, True, id="reading it again after a write that was lost"),
         pytest.param("GetItem", "state#format", None, {}, True, id="reading the format"),
         pytest.param("GetItem", "state#paused", None, {}, False, id="reading the stop switch"),
         pytest.param("GetItem", "history#e", None, {}, False, id="reading the history"),
-        pytest.param("BatchGetItem", ["record#e", "open#aws/1/r"], None, {}, False, id="reading an open action along with it"),
+        pytest.param("GetItem", "state#open targets", None, {}, False, id="reading the open targets"),
+        pytest.param("BatchGetItem", ["record#e", "state#format"], None, {}, False, id="reading a named row along with a record"),
         pytest.param("GetItem", None, None, {}, False, id="reading one without a key"),
         pytest.param("BatchGetItem", None, None, {}, False, id="reading without a key"),
-        pytest.param("DeleteItem", "record#e", None, {}, False, id="forgetting"),
-        pytest.param("Query", "record#e", None, {}, False, id="a query"),
+        pytest.param("DeleteItem", "record#e", None, {}, False, id="forgetting a record"),
+        pytest.param("DeleteItem", "snooze#e", None, {}, False, id="forgetting a snooze"),
+        pytest.param("Query", "record#e", None, {}, False, id="a query for records"),
+        pytest.param("Query", "snooze#e", None, {}, False, id="a query for snoozes"),
         pytest.param("Scan", None, None, {}, False, id="a scan"),
     ],
 )
@@ -474,15 +480,12 @@ def test_the_page_may_write_a_snooze_and_its_history_only(cloudformation, operat
     assert policies.evaluate(documents, f"dynamodb:{operation}", NAMES["LedgerTable.Arn"], context) is allowed
 
 
-def test_the_attributes_a_snooze_may_write_are_its_columns_and_bookkeeping(cloudformation):
+def test_the_attributes_a_snooze_may_write_are_those_of_its_item(cloudformation):
     documents = policies.of_template(cloudformation, NAMES, only={"SnoozePolicy"})
     granted = {
         s["Sid"]: s["Condition"].get("ForAllValues:StringEquals", {}) for s in policies.statements(documents) if "Condition" in s
     }
-    assert set(granted["Keep"]["dynamodb:Attributes"]) == {
-        *memory_columns(Record(), SNOOZE_FIELDS),
-        *dynamodb.BOOKKEEPING_ATTRIBUTES,
-    }
+    assert set(granted["Keep"]["dynamodb:Attributes"]) == {*document_columns("e", Snooze()), *dynamodb.OWN_ATTRIBUTES}
     entry = HistoryEntry(id="e", when=datetime(2026, 11, 21, tzinfo=UTC), what="kept", by="ana", because="demo")
     assert set(granted["Note"]["dynamodb:Attributes"]) == {*columns_of(entry), "pk", "sk", "expires", "touched"}
 

@@ -20,7 +20,6 @@ import forks
 from fakes.records import a_record
 from reaper.ledger import opening
 from reaper.model import StepName
-from reaper.record import Record
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.fault import denied, on
 from reaper_sandbox.aws.records import Variant
@@ -296,7 +295,7 @@ def test_apply_sends_notices_only_about_its_plan(desk: Desk):
     applied = desk("apply", "plan.json")
     assert (applied.returncode, desk.counts()) == (0, [1, 1, 1]), applied.stdout + applied.stderr
     store = opening.open_ledger(f"sqlite://{desk.home}/ledger.db", {})
-    assert store.recall([late.arn], desk.now).get(late.arn, Record()).notice.warned_at is None
+    assert store.record(late.arn, desk.now).notice.warned_at is None
     store.close()
 
 

@@ -103,7 +103,7 @@ class Story:
         [id_] = [f["id"] for f in self.report["findings"] if f["name"] == name]
         ledger = opening.open_ledger(f"sqlite://{self.home}/ledger.db", {}, read_only=True)
         try:
-            return ledger.recall([id_], story_fleet.STORY_END).get(id_, Record())
+            return ledger.record(id_, story_fleet.STORY_END)
         finally:
             ledger.close()
 

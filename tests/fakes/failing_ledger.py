@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 
 from fakes.memory_ledger import InMemoryLedger
 from reaper.errors import CloudError, Reason
-from reaper.ledger.rows import HistoryEntry, NamedRow, Recalled, RunStatistics, Unfinished
+from reaper.ledger.rows import HistoryEntry, NamedRow, Recalled, RunStatistics
 from reaper.model import Target
-from reaper.record import Record
+from reaper.record import Record, Snooze
 
 
 class FailingLedger(InMemoryLedger):
@@ -22,33 +22,29 @@ class FailingLedger(InMemoryLedger):
 
     def recall(self, ids: Iterable[str], now: datetime) -> Recalled:
         self.fail_on("recall", "")
-        recalled = super().recall(ids, now)
-        spoilt = {
-            id: CloudError(Reason.UNREADABLE, "ledger", f"{id} cannot be read") for id in recalled if id in self.unreadable_ids
-        }
-        return Recalled({id: record for id, record in recalled.items() if id not in spoilt}, spoilt)
+        return self._spoilt(super().recall(ids, now))
 
-    def remember(
-        self, resource_id: str, record: Record, expected_version: int, now: datetime, fields: Collection[str] | None = None
-    ) -> bool:
+    def recall_target(self, target: Target, now: datetime, ids: Iterable[str] = ()) -> Recalled:
+        self.fail_on("recall", "")
+        return self._spoilt(super().recall_target(target, now, ids))
+
+    def _spoilt(self, recalled: Recalled) -> Recalled:
+        spoilt = {
+            id: CloudError(Reason.UNREADABLE, "ledger", f"{id} cannot be read") for id in self.unreadable_ids if id in recalled
+        }
+        return recalled.with_newer(Recalled(unreadable=spoilt)) if spoilt else recalled
+
+    def write_record(self, resource_id: str, record: Record, expected_version: int, now: datetime) -> bool:
         self.fail_on("remember", resource_id)
-        written = super().write_record(resource_id, record, expected_version, now, fields)
+        written = super().write_record(resource_id, record, expected_version, now)
         self.fail_on("remembered", resource_id)
         return written
 
-    def add_unfinished(self, entry: Unfinished) -> None:
-        self.fail_on("begin", entry.id)
-        super().add_unfinished(entry)
-        self.fail_on("began", entry.id)
-
-    def remove_unfinished(self, target: Target, id: str) -> None:
-        self.fail_on("end", id)
-        super().remove_unfinished(target, id)
-        self.fail_on("ended", id)
-
-    def unfinished(self, target: Target, now: datetime) -> list[Unfinished]:
-        self.fail_on("unfinished", "")
-        return super().unfinished(target, now)
+    def write_snooze(self, resource_id: str, snooze: Snooze, expected_version: int, now: datetime) -> bool:
+        self.fail_on("snooze", resource_id)
+        written = super().write_snooze(resource_id, snooze, expected_version, now)
+        self.fail_on("snoozed", resource_id)
+        return written
 
     def read_row(self, name: str) -> NamedRow:
         self.fail_on("row", name)
@@ -58,10 +54,6 @@ class FailingLedger(InMemoryLedger):
         wanted = list(names)
         self.fail_on("row", wanted[0])
         return super().read_rows(wanted)
-
-    def unfinished_targets(self, now: datetime) -> list[Target]:
-        self.fail_on("unfinished", "")
-        return super().unfinished_targets(now)
 
     def take_lease(self, target: Target, holder: str, now: datetime, ttl: timedelta) -> bool:
         self.fail_on("lease", holder)

@@ -88,6 +88,7 @@ class FakeCloud:
     kind_name: str = KIND
     things: dict[str, FakeResource] = field(default_factory=dict)
     accounts: dict[str, str] = field(default_factory=dict)
+    regions: dict[str, str] = field(default_factory=dict)
     log: list[tuple[StepName, str, datetime]] = field(default_factory=list)
     put_back: list[tuple[str, datetime]] = field(default_factory=list)
     fail_on: Callable[[str, str], None] = lambda call, name: None
@@ -97,7 +98,7 @@ class FakeCloud:
 
     def add(self, name: str, **fields: Any) -> FakeResource:
         self.things[name] = FakeResource(**{"name": name, "whole": fields.get("variants", 1), **fields})
-        self.accounts[name] = self.things[name].account
+        self.accounts[name], self.regions[name] = self.things[name].account, self.things[name].region
         return self.things[name]
 
     def inside(self, name: str) -> list[FakeResource]:
@@ -105,7 +106,9 @@ class FakeCloud:
         return [thing for thing in self.things.values() if thing.host == name]
 
     def id(self, name: str) -> str:
-        return f"arn:aws:sagemaker:us-east-1:{self.accounts.get(name, TARGET.account)}:endpoint/{name}"
+        return (
+            f"arn:aws:sagemaker:{self.regions.get(name, TARGET.region)}:{self.accounts.get(name, TARGET.account)}:endpoint/{name}"
+        )
 
     def thing(self, call: str, name: str) -> FakeResource:
         """The thing, as a call finds it. Raises CloudError where the call fails or the thing is gone."""
@@ -151,7 +154,7 @@ def resource(yard: FakeSession, thing: FakeResource) -> Resource:
         id=yard.cloud.id(thing.name),
         name=thing.name,
         target=yard.target,
-        region="us-east-1",
+        region=thing.region,
         created=thing.created,
         changed=thing.changed,
         status=thing.status,

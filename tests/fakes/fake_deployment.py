@@ -31,7 +31,7 @@ from reaper.pending.holds import Hold, KindInTarget
 from reaper.pending.plan_file import PlanFile
 from reaper.policy.parse import parse_policy
 from reaper.policy.schema import Policy
-from reaper.record import Record
+from reaper.record import Record, Snooze
 from reaper.registry import kind_names
 from reaper.run import HandOver, OpenRun, run_phases, unchanged
 
@@ -162,7 +162,10 @@ class FakeDeployment:
         )
 
     def record(self, name: str) -> Record:
-        return self.ledger.recall([self.cloud.id(name)], self.now).get(self.cloud.id(name), Record())
+        return self.ledger.record(self.cloud.id(name), self.now)
+
+    def snooze(self, name: str) -> Snooze:
+        return self.ledger.snooze(self.cloud.id(name), self.now)
 
 
 def policy(text: str) -> Policy:

@@ -6,11 +6,13 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from fakes.builders import DAY, NOW, resource, rule
-from reaper.case import Case
+from reaper import record_updates
+from reaper.case import Case, Step
 from reaper.model import Confidence, State, StepName, Verdict
 from reaper.plan import plan_step
+from reaper.planning import possible_actions
 from reaper.planning.valid_notice import without_void_notice
-from reaper.record import Record
+from reaper.record import NO_SNOOZES, Record, Snoozes
 
 WEEK = 7 * DAY
 LOOKBACK = 14 * DAY
@@ -29,11 +31,32 @@ def case(state: State = State.IDLE, idle_for: timedelta | None = 3 * DAY, **fiel
     return Case(resource=thing, rule=rule(**fields), verdict=verdict, blocked=acts)
 
 
-def counted(of: Case, record: Record, now: datetime = NOW, host: Memory | None = None, **seen: Any) -> Record:
+Known = Record | tuple[Record, Snoozes]
+"""What the ledger has on a resource, with or without what people said about it."""
+
+
+def _both(known: Known | None) -> tuple[Record, Snoozes]:
+    return known if isinstance(known, tuple) else (known or Record(), NO_SNOOZES)
+
+
+def counted(of: Case, known: Known, now: datetime = NOW, **seen: Any) -> Record:
     """What is left of a record whose notice may be void, in a run that announces."""
-    return without_void_notice(of, record, now, host, announces=True, **seen)
+    return without_void_notice(of, *_both(known), now, **{"announces": True, **seen})
 
 
-def move(of: Case, record: Memory | None = None, now: datetime = NOW) -> StepName:
-    step = plan_step(of, record or Record(), now)
-    return step.name
+def step_of(of: Case, known: Known | None = None, now: datetime = NOW, **run: Any) -> Step:
+    """What the plan makes of it."""
+    return plan_step(of, *_both(known), now, **run)
+
+
+def move(of: Case, known: Known | None = None, now: datetime = NOW) -> StepName:
+    return step_of(of, known, now).name
+
+
+def after_judging(of: Case, known: Known, now: datetime = NOW, **run: Any) -> Record:
+    """The record once its verdict is known."""
+    return record_updates.after_judging(of, *_both(known), now, **run)
+
+
+def with_snooze(of: Case, known: Known, now: datetime = NOW) -> Case:
+    return possible_actions.with_snooze(of, _both(known)[1], now)

@@ -20,9 +20,10 @@ from azure.data.tables import TableClient, TableServiceClient, UpdateMode
 
 import azurite
 from fakes.in_memory_store import InMemoryStore
+from reaper.aws.stores.dynamodb import item_key
 from reaper.azure.stores.tables import entity_key
 from reaper.ledger import opening, sqlite
-from reaper.ledger.ledger import Ledger, comparable_id, memory_key
+from reaper.ledger.ledger import Ledger, record_key
 from reaper.ledger.store import Key, Row
 from reaper.model import Target
 
@@ -38,7 +39,7 @@ AWS = {
 }
 
 
-in_memory = pytest.mark.parametrize("ledger_location", ["record"], indirect=True)
+in_memory = pytest.mark.parametrize("ledger_location", ["memory"], indirect=True)
 """For what the ledger itself does: the stores only keep rows, so one of them is enough."""
 
 
@@ -105,7 +106,7 @@ def _memory_rows(ledger_location: LedgerLocation) -> dict[Key, Row]:
 
 
 def _garble_memory(ledger_location: LedgerLocation, place: str, id: str, field: str, value: Any) -> None:
-    rows, key = _memory_rows(ledger_location), memory_key(id)
+    rows, key = _memory_rows(ledger_location), record_key(id)
     if field == "version":
         rows[key] = replace(rows[key], version=value)
     else:
@@ -114,18 +115,18 @@ def _garble_memory(ledger_location: LedgerLocation, place: str, id: str, field: 
 
 def _garble_sqlite(ledger_location: LedgerLocation, place: str, id: str, field: str, value: Any) -> None:
     with closing(sqlite3.connect(place)) as connection, connection:
-        [(row,)] = connection.execute(f"SELECT row FROM rows {sqlite.BY_KEY}", memory_key(id))
+        [(row,)] = connection.execute(f"SELECT row FROM rows {sqlite.BY_KEY}", record_key(id))
         if field == "version":
-            connection.execute(f"UPDATE rows SET version = ? {sqlite.BY_KEY}", (value, *memory_key(id)))
+            connection.execute(f"UPDATE rows SET version = ? {sqlite.BY_KEY}", (value, *record_key(id)))
         else:
             row = json.dumps({**json.loads(row), field: value})
-            connection.execute(f"UPDATE rows SET row = ? {sqlite.BY_KEY}", (row, *memory_key(id)))
+            connection.execute(f"UPDATE rows SET row = ? {sqlite.BY_KEY}", (row, *record_key(id)))
 
 
 def _garble_dynamodb(ledger_location: LedgerLocation, place: str, id: str, field: str, value: Any) -> None:
     boto3.client("dynamodb").update_item(
         TableName=place,
-        Key={"pk": {"S": f"record#{comparable_id(id)}"}, "sk": {"S": "-"}},
+        Key=item_key(record_key(id)),
         UpdateExpression="SET #field = :value",
         ConditionExpression="attribute_exists(pk)",
         ExpressionAttributeNames={"#field": field},
@@ -136,32 +137,36 @@ def _garble_dynamodb(ledger_location: LedgerLocation, place: str, id: str, field
 def _garble_table(ledger_location: LedgerLocation, place: str, id: str, field: str, value: Any) -> None:
     connection_string, name = ledger_location.environ["AZURE_STORAGE_CONNECTION_STRING"], place.rpartition("/")[2]
     with TableClient.from_connection_string(connection_string, name) as client:
-        partition, row = entity_key(memory_key(id))
+        partition, row = entity_key(record_key(id))
         entity = {"PartitionKey": partition, "RowKey": row, field: value}
         client.update_entity(entity, mode=UpdateMode.MERGE)
 
 
+def _with_receipt(id: str) -> str:
+    return json.dumps({"notice": {"receipt": id}})
+
+
 def _copy_memory(ledger_location: LedgerLocation, place: str, id: str, others: Sequence[str]) -> None:
     rows = _memory_rows(ledger_location)
-    row = rows[memory_key(id)]
-    for key, other in ((memory_key(other), other) for other in others):
-        rows[key] = replace(row, key=key, columns={**row.columns, "id": other, "receipt": other})
+    row = rows[record_key(id)]
+    for key, other in ((record_key(other), other) for other in others):
+        rows[key] = replace(row, key=key, columns={**row.columns, "id": other, "document": _with_receipt(other)})
 
 
 def _copy_sqlite(ledger_location: LedgerLocation, place: str, id: str, others: Sequence[str]) -> None:
     with closing(sqlite3.connect(place)) as connection, connection:
-        [(*_, version, touched, text)] = connection.execute(f"SELECT * FROM rows {sqlite.BY_KEY}", memory_key(id))
+        [(*_, version, touched, text)] = connection.execute(f"SELECT * FROM rows {sqlite.BY_KEY}", record_key(id))
         for other in others:
-            row = json.dumps({**json.loads(text), "id": other, "receipt": other})
-            connection.execute("INSERT INTO rows VALUES (?, ?, ?, ?, ?, ?)", (*memory_key(other), version, touched, row))
+            row = json.dumps({**json.loads(text), "id": other, "document": _with_receipt(other)})
+            connection.execute("INSERT INTO rows VALUES (?, ?, ?, ?, ?, ?)", (*record_key(other), version, touched, row))
 
 
 def _copy_dynamodb(ledger_location: LedgerLocation, place: str, id: str, others: Sequence[str]) -> None:
     client = boto3.client("dynamodb")
-    item = client.get_item(TableName=place, Key={"pk": {"S": f"record#{comparable_id(id)}"}, "sk": {"S": "-"}})["Item"]
+    item = client.get_item(TableName=place, Key=item_key(record_key(id)))["Item"]
     for start in range(0, len(others), 25):
         copies = [
-            {**item, "pk": {"S": f"record#{comparable_id(other)}"}, "id": {"S": other}, "receipt": {"S": other}}
+            {**item, **item_key(record_key(other)), "id": {"S": other}, "document": {"S": _with_receipt(other)}}
             for other in others[start : start + 25]
         ]
         reply = client.batch_write_item(RequestItems={place: [{"PutRequest": {"Item": copy}} for copy in copies]})
@@ -172,13 +177,19 @@ def _copy_table(ledger_location: LedgerLocation, place: str, id: str, others: Se
     connection_string, name = ledger_location.environ["AZURE_STORAGE_CONNECTION_STRING"], place.rpartition("/")[2]
     lots: dict[str, list[str]] = {}
     for other in others:
-        lots.setdefault(entity_key(memory_key(other))[0], []).append(other)
+        lots.setdefault(entity_key(record_key(other))[0], []).append(other)
     with TableClient.from_connection_string(connection_string, name) as client:
-        entity = client.get_entity(*entity_key(memory_key(id)))
+        entity = client.get_entity(*entity_key(record_key(id)))
         for lot, ids in lots.items():
             for start in range(0, len(ids), 100):
                 copies = [
-                    {**entity, "PartitionKey": lot, "RowKey": entity_key(memory_key(other))[1], "id": other, "receipt": other}
+                    {
+                        **entity,
+                        "PartitionKey": lot,
+                        "RowKey": entity_key(record_key(other))[1],
+                        "id": other,
+                        "document": _with_receipt(other),
+                    }
                     for other in ids[start : start + 100]
                 ]
                 client.submit_transaction([("create", copy) for copy in copies])
@@ -189,18 +200,18 @@ GARBLE = {"memory": _garble_memory, "sqlite": _garble_sqlite, "dynamodb": _garbl
 
 
 def _stored_memory(ledger_location: LedgerLocation, place: str, id: str) -> Mapping[str, Any]:
-    return _memory_rows(ledger_location)[memory_key(id)].columns
+    return _memory_rows(ledger_location)[record_key(id)].columns
 
 
 def _stored_sqlite(ledger_location: LedgerLocation, place: str, id: str) -> Mapping[str, Any]:
     with closing(sqlite3.connect(place)) as connection:
-        [(row,)] = connection.execute(f"SELECT row FROM rows {sqlite.BY_KEY}", memory_key(id))
+        [(row,)] = connection.execute(f"SELECT row FROM rows {sqlite.BY_KEY}", record_key(id))
     row_values: Mapping[str, Any] = json.loads(row)
     return row_values
 
 
 def _stored_dynamodb(ledger_location: LedgerLocation, place: str, id: str) -> Mapping[str, Any]:
-    key = {"pk": {"S": f"record#{comparable_id(id)}"}, "sk": {"S": "-"}}
+    key = item_key(record_key(id))
     item = boto3.client("dynamodb").get_item(TableName=place, Key=key)["Item"]
     return {name: next(iter(value.values())) for name, value in item.items()}
 
@@ -208,7 +219,7 @@ def _stored_dynamodb(ledger_location: LedgerLocation, place: str, id: str) -> Ma
 def _stored_table(ledger_location: LedgerLocation, place: str, id: str) -> Mapping[str, Any]:
     connection_string, name = ledger_location.environ["AZURE_STORAGE_CONNECTION_STRING"], place.rpartition("/")[2]
     with TableClient.from_connection_string(connection_string, name) as client:
-        return client.get_entity(*entity_key(memory_key(id)))
+        return client.get_entity(*entity_key(record_key(id)))
 
 
 STORED = {"memory": _stored_memory, "sqlite": _stored_sqlite, "dynamodb": _stored_dynamodb, "table": _stored_table}

@@ -28,7 +28,7 @@ class InMemoryLedger(Ledger):
         names = [key.name for key in self.memory_store.rows if key.category is Category.STATE]
         return {name: Ledger.read_row(self, name) for name in names}
 
-    def memory_key(self, resource_id: str) -> Key:
+    def stored_key(self, resource_id: str) -> Key:
         """Where the record of this resource is."""
-        [key] = [key for key in self.memory_store.rows if key.category is Category.MEMORY and key.name == resource_id]
+        [key] = [key for key in self.memory_store.rows if key.category is Category.RECORD and key.name == resource_id]
         return key

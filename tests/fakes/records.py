@@ -1,68 +1,56 @@
-"""Records as tests write them: the fields of a record, of its notice and of its action side by side."""
+"""Records as tests write them: the fields of a record, of its notice, its action and its snooze side by side."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from reaper.model import Result, StepName
-from reaper.record import Act, ManifestReference, Notice, Record, SideChange
+from reaper.model import StepName
+from reaper.record import Act, Notice, Record, Snoozes
+
+ARN = "arn:aws:sagemaker:us-east-1:123456789012:endpoint/e"
+LONG_AGO = datetime.fromisoformat("2026-10-21T10:17:00+00:00")
+SNOOZE_FIELDS = {"snoozed_until": "until", "snoozed_at": "at", "snoozed_by": "by", "snooze_reason": "reason"} | {
+    name: name for name in ("disowned_by", "disowned_at")
+}
+ACT_FIELDS = {"acted": "action", "acted_at": "at"} | {
+    name: name for name in ("run", "result", "because", "part", "told_at", "changes", "created", "manifest")
+}
+NOTICE_FIELDS = {name: name for name in Notice.__dataclass_fields__ if name != "action"} | {"announced": "action"}
 
 
-def an_act(
-    action: StepName = StepName.STOP,
-    at: datetime | None = None,
-    run: str = "run",
-    *,
-    id: str = "arn:aws:sagemaker:us-east-1:123456789012:endpoint/e",
-    kind: str = "sagemaker-endpoint",
-    name: str = "e",
-    region: str = "us-east-1",
-    **fields: Any,
-) -> Act:
+def an_act(action: StepName | None = StepName.STOP, at: datetime | None = None, run: str = "run", **fields: Any) -> Act:
     """An action on an endpoint, unless the test says otherwise."""
-    return Act(
-        action=action,
-        at=at or datetime.fromisoformat("2026-11-21T10:17:00+00:00"),
-        run=run,
-        id=id,
-        kind=kind,
-        name=name,
-        region=region,
-        **fields,
-    )
+    subject = {"id": ARN, "kind": "sagemaker-endpoint", "name": "e", "region": "us-east-1"}
+    return Act(action=action, at=at or LONG_AGO, run=run, **{**subject, **fields})
 
 
-def a_record(
-    *,
-    announced: str | None = None,
-    acted: StepName | None = None,
-    acted_at: datetime | None = None,
-    run: str = "run",
-    result: Result | None = None,
-    because: str | None = None,
-    part: str | None = None,
-    told_at: datetime | None = None,
-    changes: tuple[SideChange, ...] = (),
-    created: datetime | None = None,
-    manifest: ManifestReference | None = None,
-    **fields: Any,
-) -> Record:
-    """A record. `announced`: what its notice announced; `acted` to `manifest`: its action; what else a notice has makes one."""
-    about_notice = {name: fields.pop(name) for name in list(fields) if name in Notice.__dataclass_fields__}
-    notice = Notice(action=announced, **about_notice) if announced or any(about_notice.values()) else None
-    act = None
-    if acted is not None:
-        act = an_act(
-            acted,
-            acted_at,
-            run,
-            result=result,
-            because=because,
-            part=part,
-            told_at=told_at,
-            changes=changes,
-            created=created,
-            manifest=manifest,
-        )
-    return Record(notice=notice, act=act, **fields)
+def a_record(**fields: Any) -> Record:
+    """A record. `announced`: what its notice announced; `acted` to `manifest`: its action."""
+    return changed(Record(), **fields)
+
+
+def known(**fields: Any) -> tuple[Record, Snoozes]:
+    """A record and the snooze beside it. `snoozed_until` to `disowned_at` are the snooze's."""
+    return changed((Record(), Snoozes()), **fields)
+
+
+def changed(before: Record | tuple[Record, Snoozes], **fields: Any) -> Any:
+    """The same with other fields, named as in `known`. Without a time a notice is none, and without an action an act."""
+    record, snoozes = before if isinstance(before, tuple) else (before, Snoozes())
+    own, about_act, about_notice = (_taken(fields, names) for names in (SNOOZE_FIELDS, ACT_FIELDS, NOTICE_FIELDS))
+    if about_act:
+        act = replace(record.act or an_act(None), **about_act)
+        record = replace(record, act=act if act.action else None)
+    if about_notice:
+        notice = replace(record.notice or Notice(), **{name: value for name, value in about_notice.items() if value is not None})
+        cleared = {name: Notice.__dataclass_fields__[name].default for name, value in about_notice.items() if value is None}
+        notice = replace(notice, **cleared)
+        record = replace(record, notice=None if notice == Notice() else notice)
+    record = replace(record, **fields)
+    return (record, replace(snoozes, own=replace(snoozes.own, **own))) if own or isinstance(before, tuple) else record
+
+
+def _taken(fields: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
+    return {names[name]: fields.pop(name) for name in list(fields) if name in names}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from html.parser import HTMLParser
@@ -11,11 +11,11 @@ from urllib.parse import urlencode
 
 from fakes.builders import DAY, HOUR, NOW
 from fakes.memory_ledger import InMemoryLedger
-from fakes.records import a_record
+from fakes.records import a_record, changed
 from reaper.errors import CloudError, Reason
 from reaper.ledger.ledger import Ledger
 from reaper.ledger.rows import Visit, VisitResource
-from reaper.record import Record
+from reaper.record import Snooze
 from reaper.snooze.handler import handle_request
 from reaper.snooze.request import Reply, Request, SnoozeContext
 from reaper.snooze.token import Keys, sign_link
@@ -91,14 +91,12 @@ class ContendedLedger(InMemoryLedger):
         self.add_visit(VISIT)
         self.times = times
 
-    def remember(
-        self, id: str, record: Record, expected_version: int, now: datetime, fields: Collection[str] | None = None
-    ) -> bool:
+    def write_snooze(self, id: str, snooze: Snooze, expected_version: int, now: datetime) -> bool:
         if self.times:
             self.times -= 1
-            old_memory = self.recall([id], now).get(id, Record())
-            super().write_record(id, replace(old_memory, reminded_at=now), old_memory.version, now)
-        return super().write_record(id, record, expected_version, now, fields)
+            old = self.snooze(id, now)
+            super().write_snooze(id, changed(old, disowned_at=now), old.version, now)
+        return super().write_snooze(id, snooze, expected_version, now)
 
 
 class Page(HTMLParser):
@@ -140,5 +138,5 @@ def send(ledger: Ledger, now: datetime = NOW, keys: Keys = KEYS, rows: Sequence[
     return handle_request(request, desk(ledger, keys, now))
 
 
-def remembered(ledger: Ledger, id: str = ID) -> Record:
-    return ledger.recall([id], NOW).get(id, Record())
+def remembered(ledger: Ledger, id: str = ID) -> Snooze:
+    return ledger.snooze(id, NOW)

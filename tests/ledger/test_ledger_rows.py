@@ -1,4 +1,4 @@
-"""The rows of a ledger that are no recalled: leases, statistics, history, unfinished actions and named rows."""
+"""The rows of a ledger that are no records: leases, statistics, history, unfinished actions and named rows."""
 
 from __future__ import annotations
 
@@ -12,21 +12,11 @@ from fakes.builders import DAY, HOUR, NOW
 from fakes.histories import history_of
 from fakes.ledger_places import ARM, ARN, HERE, THERE, in_memory
 from fakes.records import a_record
-from reaper.ledger.ledger import RETENTION
-from reaper.ledger.rows import HistoryEntry, NamedRow, RunStatistics, Unfinished
-from reaper.model import StepName
-
-OPEN = Unfinished(
-    target=HERE,
-    id=ARN,
-    kind="sagemaker-endpoint",
-    name="churn",
-    region="us-east-1",
-    owner="jo@example.com",
-    action=StepName.DELETE,
-    run="3f2a9c01b7de",
-    at=NOW - HOUR,
-)
+from reaper.errors import CloudError
+from reaper.ledger.ledger import RETENTION, target_text
+from reaper.ledger.rows import HistoryEntry, NamedRow, RunStatistics
+from reaper.pending.unfinished import add_open_target, open_targets, remove_open_targets
+from reaper.record import Snooze
 
 
 def test_only_one_of_many_runs_takes_a_lease(ledger_location):
@@ -141,75 +131,57 @@ def test_forgetting_removes_only_older_entries(ledger_location, ledger):
     summary = RunStatistics(run="r", target=HERE, kind="k", started=NOW, seen=3, idle=1)
     entry = HistoryEntry(id=ARN, when=NOW, what="warned", by="reaper", because="idle")
     for when in (NOW, NOW + DAY):
-        ledger.write_record(ARN if when == NOW else ARM, a_record(receipt="x"), 0, when)
+        ledger.write_snooze(ARN if when == NOW else ARM, Snooze(until=when), 0, when)
         ledger.record_statistics(replace(summary, started=when))
         ledger.add_history(replace(entry, when=when))
     ledger.take_lease(HERE, "dead", NOW - DAY, HOUR)
     ledger.take_lease(THERE, "alive", NOW + DAY, HOUR)
     assert ledger.forget_before(NOW + HOUR) == 4
-    assert set(ledger.recall([ARN, ARM], NOW + DAY)) == {ARM}
+    recalled = ledger.recall([ARN, ARM], NOW + DAY)
+    assert (ARN in recalled, ARM in recalled) == (False, True)
     assert [s.started for s in ledger.statistics(HERE, "k", 9)] == [NOW + DAY]
     assert [e.when for e in history_of(ledger, ARN)] == [NOW + DAY]
     assert not ledger.take_lease(THERE, "other", NOW + DAY, HOUR)
     assert ledger.forget_before(NOW + HOUR) == 0
 
 
-def test_an_unfinished_action_is_listed_by_target_until_removed(ledger_location):
-    other = replace(OPEN, id=ARM, target=THERE, owner=None)
-    for entry in (OPEN, other, replace(OPEN, id=f"{ARN}-2", at=NOW)):
-        ledger_location.open_ledger().add_unfinished(entry)
-    assert ledger_location.open_ledger().unfinished(HERE, NOW) == [OPEN, replace(OPEN, id=f"{ARN}-2", at=NOW)]
-    assert ledger_location.open_ledger().unfinished(THERE, NOW) == [other]
-    ledger_location.open_ledger().remove_unfinished(HERE, ARN)
-    ledger_location.open_ledger().remove_unfinished(HERE, ARN)
-    assert [entry.id for entry in ledger_location.open_ledger().unfinished(HERE, NOW)] == [f"{ARN}-2"]
-    assert ledger_location.open_ledger().unfinished(HERE, NOW + RETENTION + DAY) == []
+def test_the_records_of_a_target_are_recalled_together(ledger_location):
+    ledger, west = ledger_location.open_ledger(), ARN.replace("us-east-1", "eu-west-1")
+    for id in (ARN, f"{ARN}-2", west, ARM):
+        assert ledger.write_record(id, a_record(receipt=id), 0, NOW)
+    ledger.write_snooze(f"{ARN}-3", Snooze(until=NOW + DAY), 0, NOW)
+    here, there = (ledger_location.open_ledger().recall_target(target, NOW) for target in (HERE, replace(THERE, account="0F0F")))
+    assert {id: record.notice.receipt for id, record in here.readable.items()} == {ARN: ARN, f"{ARN}-2": f"{ARN}-2"}
+    assert (here.snooze(f"{ARN}-3").until, west in here, ARM in here) == (NOW + DAY, False, False)
+    assert there.record(ARM).notice.receipt == ARM
+    assert ledger.recall_target(HERE, NOW, [west]).record(west).notice.receipt == west
+    assert list(ledger.recall_target(HERE, NOW + RETENTION + DAY).readable) == []
 
 
-@in_memory
-def test_an_unfinished_action_of_the_same_resource_is_replaced(ledger):
-    ledger.add_unfinished(OPEN)
-    ledger.add_unfinished(replace(OPEN, run="b"))
-    assert [entry.run for entry in ledger.unfinished(HERE, NOW)] == ["b"]
-
-
-def test_the_targets_of_unfinished_actions_are_listed(ledger_location):
+def test_open_targets_are_listed_until_they_are_removed(ledger_location):
     ledger = ledger_location.open_ledger()
-    everywhere = replace(HERE, region="eu-west-1")
-    assert ledger.unfinished_targets(NOW) == []
-    for entry in (OPEN, replace(OPEN, id=f"{ARN}-2"), replace(OPEN, target=everywhere), replace(OPEN, id=ARM, target=THERE)):
-        ledger.add_unfinished(entry)
-    listed = ledger_location.open_ledger().unfinished_targets(NOW)
-    assert listed == sorted([HERE, everywhere, THERE], key=str)
-    ledger.remove_unfinished(HERE, ARN)
-    ledger.remove_unfinished(THERE, ARM)
-    assert ledger.unfinished_targets(NOW) == sorted([HERE, everywhere], key=str)
-    ledger.remove_unfinished(HERE, f"{ARN}-2")
-    assert ledger.unfinished_targets(NOW) == [everywhere]
-    assert ledger.unfinished_targets(NOW + RETENTION + DAY) == []
+    assert open_targets(ledger) == []
+    for target in (HERE, THERE, HERE):
+        add_open_target(ledger, target)
+    assert open_targets(ledger_location.open_ledger()) == sorted([HERE, THERE], key=target_text)
+    remove_open_targets(ledger, [HERE])
+    remove_open_targets(ledger, [HERE])
+    assert open_targets(ledger_location.open_ledger()) == [THERE]
 
 
-def test_a_target_is_listed_as_long_as_any_run_adds_hints(ledger_location):
-    ledgers = [ledger_location.open_ledger() for _ in range(4)]
-
-    def churn(number: int) -> None:
-        for n in range(6):
-            entry = replace(OPEN, id=f"{ARN}-{number}-{n}")
-            ledgers[number].add_unfinished(entry)
-            if n < 5:
-                ledgers[number].remove_unfinished(entry.target, entry.id)
-
+def test_no_open_target_is_lost_if_many_runs_add_theirs(ledger_location):
+    ledgers, targets = [ledger_location.open_ledger() for _ in range(4)], [replace(HERE, account=f"{n}" * 12) for n in range(4)]
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(churn, range(4)))
-    assert ledger_location.open_ledger().unfinished_targets(NOW) == [HERE]
-    assert len(ledger_location.open_ledger().unfinished(HERE, NOW)) == 4
+        list(pool.map(add_open_target, ledgers, targets))
+    assert open_targets(ledgers[0]) == targets
 
 
 @in_memory
-def test_a_hint_of_a_resource_without_region_or_owner_is_read_again(ledger):
-    hint = replace(OPEN, region="", owner=None)
-    ledger.add_unfinished(hint)
-    assert ledger.unfinished(HERE, NOW) == [hint]
+@pytest.mark.parametrize("text", ["x", "[1]", '["aws"]', "5"])
+def test_open_targets_that_cannot_be_read_are_an_error(ledger, text: str):
+    ledger.write_row("open targets", {"targets": text}, 0)
+    with pytest.raises(CloudError, match="'open targets' can't be read"):
+        open_targets(ledger)
 
 
 def test_a_named_row_is_written_by_version_and_never_forgotten(ledger_location):

@@ -63,13 +63,15 @@ def test_without_a_home_directory_the_error_names_the_setting(platform):
 def test_the_format_is_written_once(ledger):
     opening.ensure_format(ledger)
     opening.ensure_format(ledger)
-    assert ledger.read_row("format") == NamedRow(values={"number": "2"}, version=1)
+    assert ledger.read_row("format") == NamedRow(values={"number": "3"}, version=1)
 
 
-@pytest.mark.parametrize("number", ["3", "x"])
-def test_a_ledger_of_a_newer_format_is_refused(ledger, number):
+@pytest.mark.parametrize(
+    ("number", "remedy"), [("4", "install a newer version"), ("x", "install a newer version"), ("2", "delete its rows.*are lost")]
+)
+def test_a_ledger_of_another_format_is_refused(ledger, number, remedy):
     ledger.write_row("format", {"number": number}, 0)
-    with pytest.raises(SettingsError, match=f"format {number}.*newer version"):
+    with pytest.raises(SettingsError, match=f"format {number}.*{remedy}"):
         opening.ensure_format(ledger)
     assert ledger.read_row("format").version == 1
 
@@ -83,7 +85,7 @@ def test_a_ledger_names_its_deployment_and_refuses_another(tmp_path: Path):
     opening.ensure_format(opened("/subscriptions/1/sites/one"))
     opening.ensure_format(opened(""))
     row = opened("").read_row("format")
-    assert row == NamedRow(values={"number": "2", "deployment": "/subscriptions/1/sites/one"}, version=2)
+    assert row == NamedRow(values={"number": "3", "deployment": "/subscriptions/1/sites/one"}, version=2)
     other = opened("arn:aws:cloudformation:us-east-1:123456789012:stack/two/1")
     for refused in (lambda: opening.ensure_format(other), lambda: opening.require_known_format(other)):
         with pytest.raises(

@@ -39,15 +39,15 @@ def test_the_ledgers_folder_is_private_to_its_user(file):
 
 def test_processes_share_one_file_and_each_write_wins_once(file):
     code = (
-        "import sys; from datetime import UTC, datetime; from reaper.ledger import opening; from reaper.model import Record\n"
+        "import sys; from datetime import UTC, datetime; from reaper.ledger import opening; from reaper.record import Notice, Record\n"
         "kept = opening.open_ledger(sys.argv[1], {}); now = datetime(2026, 11, 21, tzinfo=UTC)\n"
-        "print(sum(kept.write_record(f'r{n}', a_record(receipt=sys.argv[2]), 0, now) for n in range(50)))"
+        "print(sum(kept.write_record(f'r{n}', Record(notice=Notice(receipt=sys.argv[2])), 0, now) for n in range(50)))"
     )
     command = [sys.executable, "-c", code, f"sqlite://{file}"]
     running = [subprocess.Popen([*command, str(n)], stdout=subprocess.PIPE, text=True) for n in range(4)]
     assert sum(int(process.communicate(timeout=60)[0]) for process in running) == 50
     ledger = opened(file)
-    assert len(ledger.recall([f"r{n}" for n in range(50)], NOW)) == 50
+    assert len(ledger.recall([f"r{n}" for n in range(50)], NOW).readable) == 50
     ledger.close()
 
 
@@ -77,7 +77,7 @@ def snapshot(folder: Path) -> dict[str, tuple[bytes, int]]:
 
 def test_an_audit_without_a_file_reads_nothing_and_creates_none(file, tmp_path):
     ledger = opening.open_ledger(f"sqlite://{file}", {}, read_only=True)
-    assert ledger.recall([ARN], NOW) == {}
+    assert ARN not in ledger.recall([ARN], NOW)
     assert list(tmp_path.iterdir()) == []
     ledger.close()
 
@@ -90,7 +90,7 @@ def test_an_audit_reads_the_file_and_changes_nothing(file, tmp_path, writing):
         other.close()
     before = snapshot(tmp_path)
     ledger = opening.open_ledger(f"sqlite://{file}", {}, read_only=True)
-    assert ledger.recall([ARN], NOW) == {ARN: a_record(warned_at=NOW, version=1)}
+    assert ledger.record(ARN, NOW) == a_record(warned_at=NOW, version=1)
     with pytest.raises(CloudError, match="sqlite:Write"):
         ledger.write_record(ARN, Record(), 1, NOW)
     ledger.close()
@@ -106,7 +106,7 @@ def test_an_audit_does_not_upgrade_the_file(file, tmp_path):
     sqlite3.connect(file).executescript("PRAGMA user_version = 0; CREATE TABLE old (x)").connection.close()
     before = snapshot(tmp_path)
     ledger = opening.open_ledger(f"sqlite://{file}", {}, read_only=True)
-    assert ledger.recall([ARN], NOW) == {}
+    assert ARN not in ledger.recall([ARN], NOW)
     ledger.close()
     assert snapshot(tmp_path) == before
 
@@ -141,19 +141,18 @@ def test_an_unreadable_memory_is_an_error_and_never_empty(file):
     for broken in (
         "not JSON",
         "[]",
-        '{"warned_at": "yesterday"}',
-        '{"warned_at": "2026-11-21T00:00:00"}',
-        '{"last_act": "explode"}',
-        '{"snoozed_by": ["jo"]}',
+        '{"document": 5}',
+        '{"document": "{}}"}',
+        '{"document": null}',
         b"\xff\xfe",
     ):
         with sqlite3.connect(file) as connection:
             connection.execute("UPDATE rows SET row = ? WHERE name = ?", (broken, ARN))
         connection.close()
         recalled = ledger.recall([ARN, ARM], NOW)
-        assert set(recalled) == {ARM}
+        assert recalled.record(ARM).notice.warned_at == NOW
         with pytest.raises(CloudError, match="Read"):
-            recalled.get(ARN, Record())
+            recalled.record(ARN)
     ledger.close()
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 
 from fakes.builders import HOUR, NOW
 from fakes.ledger_places import ARN
 from fakes.memory_ledger import InMemoryLedger
-from fakes.records import a_record
+from fakes.records import a_record, changed
 from reaper.errors import CloudError, Reason
 from reaper.ledger.update import MAX_TRIES, update_record, update_row, write_until_accepted
 from reaper.record import Record
@@ -27,12 +26,12 @@ class BusyLedger(InMemoryLedger):
         self.reads += 1
         return super().recall(ids, now)
 
-    def remember(self, resource_id, record, expected_version, now, fields=None):
+    def write_record(self, resource_id, record, expected_version, now):
         if self.times:
             self.times -= 1
-            stored = InMemoryLedger.recall(self, [resource_id], now).get(resource_id, Record())
-            super().write_record(resource_id, replace(stored, reminded_at=now), stored.version, now)
-        return super().write_record(resource_id, record, expected_version, now, fields)
+            stored = InMemoryLedger.recall(self, [resource_id], now).record(resource_id)
+            super().write_record(resource_id, changed(stored, reminded_at=now), stored.version, now)
+        return super().write_record(resource_id, record, expected_version, now)
 
     def write_row(self, name, values, expected_version):
         if self.times:
@@ -43,14 +42,14 @@ class BusyLedger(InMemoryLedger):
 
 
 def with_receipt(receipt: str) -> Callable[[Record], Record]:
-    return lambda memory: replace(record, notice_receipt=receipt)
+    return lambda record: changed(record, receipt=receipt)
 
 
 @pytest.mark.parametrize("times", [0, 1, MAX_TRIES - 1])
 def test_an_update_keeps_what_other_writers_wrote(times):
     ledger = BusyLedger(times)
     written = update_record(ledger, ARN, with_receipt("r-1"), NOW)
-    stored = ledger.recall([ARN], NOW)[ARN]
+    stored = ledger.record(ARN, NOW)
     assert (written.notice.receipt, stored.notice.receipt, stored.version) == ("r-1", "r-1", times + 1)
     assert stored.notice.reminded_at == (NOW if times else None)
 
@@ -60,19 +59,19 @@ def test_an_update_fails_if_other_writers_always_come_first():
     with pytest.raises(CloudError, match=f"other writers came first {MAX_TRIES} times") as raised:
         update_record(ledger, ARN, with_receipt("r-1"), NOW)
     assert raised.value.reason is Reason.REFUSED
-    assert ledger.recall([ARN], NOW)[ARN].notice.receipt is None
+    assert ledger.record(ARN, NOW).notice.receipt is None
 
 
 def test_an_update_that_changes_nothing_is_not_written():
     ledger = BusyLedger(0)
-    assert update_record(ledger, ARN, lambda memory: record, NOW) == Record()
-    assert ledger.recall([ARN], NOW) == {}
+    assert update_record(ledger, ARN, lambda record: record, NOW) == Record()
+    assert ARN not in ledger.recall([ARN], NOW)
 
 
 def test_a_known_memory_saves_the_first_read_only():
     ledger = BusyLedger(0)
     ledger.write_record(ARN, a_record(warned_at=NOW), 0, NOW)
-    known = ledger.recall([ARN], NOW)[ARN]
+    known = ledger.record(ARN, NOW)
     ledger.reads = 0
     update_record(ledger, ARN, with_receipt("r-1"), NOW, known)
     assert ledger.reads == 0

@@ -139,7 +139,7 @@ def test_a_write_with_a_lost_reply_counts_as_ours(ledger_location, server, monke
         lost.clear()
         assert ledger_location.open_ledger().take_lease(HERE, "one", NOW, HOUR)
     monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
-    assert ledger_location.open_ledger().recall([ARN], NOW)[ARN].version == 1
+    assert ledger_location.open_ledger().record(ARN, NOW).version == 1
     assert not ledger_location.open_ledger().take_lease(HERE, "two", NOW, HOUR)
 
 

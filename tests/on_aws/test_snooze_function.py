@@ -148,7 +148,7 @@ def form(**fields: str) -> bytes:
 
 
 def remembered(store: Ledger) -> Record:
-    return store.recall([ID], datetime.now(UTC))[ID]
+    return store.record(ID, datetime.now(UTC))
 
 
 def test_a_get_through_the_url_shows_the_page_and_writes_nothing(store: Ledger, server: Server):

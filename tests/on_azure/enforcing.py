@@ -125,7 +125,7 @@ class Enforcement:
         self.server.world.operations.settle(self.server.world.now)
 
     def record(self, thing: Thing) -> Record:
-        return self.ledger.recall([thing.id], self.server.world.now).get(thing.id, Record())
+        return self.ledger.record(thing.id, self.server.world.now)
 
     def mails(self) -> list[str]:
         """The texts of the mails to owners."""

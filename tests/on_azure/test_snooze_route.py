@@ -78,7 +78,7 @@ def test_a_post_keeps_the_resource(store: Ledger):
     body = urlencode({"t": token(), "r": 1, "days": "7", "reason": "für Ōsaka"}).encode()
     before = datetime.now(UTC)
     reply = call(request("POST", body=body, **{"Content-Type": "application/x-www-form-urlencoded"}))
-    record = store.recall([ID], NOW)[ID]
+    record = store.record(ID, NOW)
     assert reply.status_code == 200
     assert record.until in {snooze_end(before, 7), snooze_end(datetime.now(UTC), 7)}
     assert record.reason == "für Ōsaka"

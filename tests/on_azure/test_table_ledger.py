@@ -60,7 +60,7 @@ def test_a_write_whose_reply_got_lost_is_known_as_our_own(ledger_location, conne
         assert ledger.take_lease(HERE, "one", NOW, HOUR)
         assert calls
         ledger.close()
-    assert ledger_location.open_ledger().recall([ARM], NOW)[ARM] == a_record(warned_at=NOW, version=version + 1)
+    assert ledger_location.open_ledger().record(ARM, NOW) == a_record(warned_at=NOW, version=version + 1)
 
 
 def test_a_missing_table_is_a_matter_of_settings_and_not_a_blank(connection_string):

@@ -14,7 +14,7 @@ from reaper import record_updates
 from reaper.errors import CloudError, Reason
 from reaper.model import Mode, Result, Status, StepName
 from reaper.notices.message import Audience
-from reaper.record import ManifestReference
+from reaper.record import ManifestReference, Record
 
 ELSEWHERE = ["eu-west-1"]
 LEFT = replace(TARGET, region="us-east-1")
@@ -159,6 +159,6 @@ def test_its_snoozes_and_manifests_stay(deployment: FakeDeployment):
     assert deployment.ledger.write_record(id_, snoozed, record.version, deployment.now)
     for _ in range(10):
         sweep_elsewhere(deployment, days=3)
-    kept: Memory = deployment.record("churn")
+    kept: Record = deployment.record("churn")
     assert (kept.until, kept.act.manifest.address) == (snoozed.until, record.act.manifest.address)
     assert kept.act.manifest.address in deployment.store.texts

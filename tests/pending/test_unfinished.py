@@ -66,7 +66,7 @@ def test_an_open_action_of_an_unlisted_host_is_not_closed():
     meant = a_record(acted=StepName.DELETE, acted_at=NOW - DAY, manifest_address="m", run="r0")
     ledger.write_record(host, meant, 0, NOW)
     unfinished.close_unfinished_actions([], {}, ledger.recall([host], NOW), ledger, "run-9", NOW)
-    assert ledger.recall([host], NOW)[host].act.result is None
+    assert ledger.record(host, NOW).act.result is None
 
 
 def test_a_finished_action_is_reported_if_the_target_is_unreadable_now():

@@ -17,6 +17,7 @@ from reaper.case import Blocked, Evidence, Finding, Step
 from reaper.model import Ceiling, Confidence, NextAction, Role, State, StepName
 from reaper.policy import office_hours
 from reaper.policy.parse import parse_policy
+from reaper.record import Record
 from reaper.report import json as plain
 from reaper.report.explain import ExplainContext, render, render_saved
 from reaper.report.saved import parse_report
@@ -24,7 +25,7 @@ from reaper.report.saved import parse_report
 POLICY = parse_policy("version: 1", "policy.yaml", registry.kind_names())
 
 
-def explained(findings: Finding, record: Memory | None = None) -> str:
+def explained(findings: Finding, record: Record | None = None) -> str:
     id_ = findings.case.resource.id
     explanation = render(report(findings), id_, ExplainContext(policy=POLICY, now=NOW, recalled={id_: record} if record else {}))
     assert explanation is not None

@@ -41,7 +41,7 @@ def saving(**fields: Any) -> Saving:
     return replace(begun, **fields)
 
 
-def done(of: Case, step: StepName = StepName.STOP, record: Memory = STOPPED, **outcome: Any) -> Finding:
+def done(of: Case, step: StepName = StepName.STOP, record: Record = STOPPED, **outcome: Any) -> Finding:
     outcome = {"result": Result.DONE, "begun": True, "excess_usd_per_hour": 0.0, **outcome}
     return Finding(
         case=of,
@@ -55,7 +55,7 @@ def done(of: Case, step: StepName = StepName.STOP, record: Memory = STOPPED, **o
     )
 
 
-def look(after: float, of: Case | None, record: Memory = STOPPED) -> Look:
+def look(after: float, of: Case | None, record: Record = STOPPED) -> Look:
     at = ACTED + after * HOUR
     return Look(at=at, over_at=at + timedelta(minutes=2), case=of, record=record)
 
@@ -229,7 +229,7 @@ UNDONE_BEFORE = replace(NOTICED, last_call_at=ACTED - HOUR)
 STARTED_BEFORE = replace(UNDONE_BEFORE, last_action=StepName.START, last_action_at=ACTED - HOUR, last_action_result=Result.DONE)
 
 
-def waiting(record: Memory = NOTICED, of: Case | None = None) -> Saving | None:
+def waiting(record: Record = NOTICED, of: Case | None = None) -> Saving | None:
     of = of or replace(case(parts=THREE), verdict=replace(case().verdict, idle_for=2 * DAY))
     finding = replace(done(of, StepName.REMIND), record=record)
     return await_prompted(finding, ACTED + HOUR, (), MONTH)

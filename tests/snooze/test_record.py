@@ -59,7 +59,7 @@ def test_the_form_shows_the_resource_and_the_choices(ledger: InMemoryLedger):
 
 
 def test_an_unreadable_memory_is_never_overwritten(ledger: InMemoryLedger):
-    key, rows = ledger.memory_key(ID), ledger.memory_store.rows
+    key, rows = ledger.stored_key(ID), ledger.memory_store.rows
     rows[key] = broken = replace(rows[key], columns={"snoozed_until": "next summer"})
     assert look(ledger).status == 200
     for reply in (send(ledger, shorten="yes"), send(ledger, do="disown")):
@@ -208,7 +208,7 @@ def test_each_resource_is_kept_no_longer_than_its_own_rule_allows():
 
 def test_one_failed_choice_hides_no_other():
     ledger = warned(visit_of(3))
-    key, rows = ledger.memory_key(f"{ID}-2"), ledger.memory_store.rows
+    key, rows = ledger.stored_key(f"{ID}-2"), ledger.memory_store.rows
     rows[key] = replace(rows[key], columns={"snoozed_until": "next summer"})
     reply = send(ledger, rows=[1, 2, 3])
     text = Page(reply.body).text

@@ -186,11 +186,11 @@ def test_an_open_action_is_left_to_the_scheduled_run(due: Scene, days: int):
     from reaper import record_updates
 
     arn, now = Account(due.server).arn("endpoint/quiet-us-east-1"), due.server.now
-    record = due.ledger.recall([arn], now)[arn]
+    record = due.ledger.record(arn, now)
     begun = record_updates.before_action(record, record_updates.BegunAction(action=StepName.STOP, run="a run that died", at=now))
     assert due.ledger.write_record(arn, begun, record.version, now)
     due.later(days=days)
     ran = alarm_run(due, alarmed())
     assert steps(ran)["quiet-us-east-1"] == ("none", "planned")
-    assert due.ledger.recall([arn], now)[arn].act.result is None
+    assert due.ledger.record(arn, now).act.result is None
     assert "hasn't been settled" in "".join(f.step.because for f in (ran[0].findings if ran[0] else ()))

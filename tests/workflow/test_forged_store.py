@@ -59,7 +59,7 @@ def forge_decided(scene: Scene, run_id: str, change: Callable[[Decided], Decided
 
 def everything_stops(decided: Decided) -> Decided:
     stop = Step(name=StepName.STOP, because="I say so")
-    return replace(decided, decisions=tuple(replace(d, step=stop, row_version=1) for d in decided.decisions))
+    return replace(decided, decisions=tuple(replace(d, step=stop, record_version=1) for d in decided.decisions))
 
 
 def test_forged_decisions_stop_nothing_without_a_notice(scene: Scene):
@@ -89,7 +89,7 @@ def forged_crowd(scene: Scene) -> tuple[str, Decided]:
     store.write("observed/0.json", handover.dump(replace(part, cases=())))
     scene.workflow.decide(run_id)
     stop = Step(name=StepName.STOP, because="I say so")
-    forged = tuple(Decision(case=case, verdict=case.verdict, step=stop, row_version=1) for case in part.cases)
+    forged = tuple(Decision(case=case, verdict=case.verdict, step=stop, record_version=1) for case in part.cases)
     decided = handover.load_decided(store.read(DECIDED) or "")
     return run_id, replace(decided, leased=part.targets, decisions=forged).for_target(part.targets[0])
 
@@ -146,7 +146,7 @@ def use_it(scene: Scene, run_id: str) -> None:
 def snooze(scene: Scene, run_id: str) -> None:
     for region in REGIONS:
         resource_id, now = Account(scene.server, region=region).arn(f"endpoint/quiet-{region}"), scene.server.now
-        record = scene.ledger.recall([resource_id], now)[resource_id]
+        record = scene.ledger.record(resource_id, now)
         snoozed = replace(record, snoozed_until=now + timedelta(days=9), snoozed_at=now, snoozed_by="ana@example.com")
         assert scene.ledger.write_record(resource_id, snoozed, record.version, now)
 

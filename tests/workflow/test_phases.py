@@ -142,15 +142,15 @@ def test_a_repeated_decide_leaves_open_actions_of_its_run_open(due: Scene):
     """A twin of decide that reads the ledger while act is at work would close the intents of the run, as if it had crashed."""
     run_id, now = due.workflow.decided(), due.server.now
     resource_id = Account(due.server, region=REGIONS[0]).arn(f"endpoint/quiet-{REGIONS[0]}")
-    record = due.ledger.recall([resource_id], now)[resource_id]
+    record = due.ledger.record(resource_id, now)
     begun = record_updates.before_action(record, record_updates.BegunAction(action=StepName.STOP, run=run_id, at=now))
     assert due.ledger.write_record(resource_id, begun, record.version, now)
     (due.home / "runs" / run_id / DECIDED).unlink()
     due.workflow.decide(run_id)
-    assert due.ledger.recall([resource_id], now)[resource_id].act.result is None
+    assert due.ledger.record(resource_id, now).act.result is None
     due.later(hours=1)
     due.workflow.decided()
-    assert due.ledger.recall([resource_id], now)[resource_id].act.result is not None
+    assert due.ledger.record(resource_id, now).act.result is not None
 
 
 def test_a_repeated_decide_takes_no_action_of_its_run_for_an_earlier_one(due: Scene):

@@ -32,7 +32,7 @@ def begin(scene: Scene, run_id: str, region: str, *, made: bool) -> None:
     """A task of that run wrote its intent, perhaps made its call, and died."""
     account = Account(scene.server, region=region)
     resource_id, now = account.arn(f"endpoint/quiet-{region}"), scene.server.now
-    record = scene.ledger.recall([resource_id], now)[resource_id]
+    record = scene.ledger.record(resource_id, now)
     begun = record_updates.before_action(record, record_updates.BegunAction(action=StepName.STOP, run=run_id, at=now))
     assert scene.ledger.write_record(resource_id, begun, record.version, now)
     if made:

@@ -86,13 +86,16 @@ class Ledger:
         condition = AtVersion(version=expected_version, lapsed_before=_retained_since(now))
         return self.store.put(snooze_key(resource_id), rows.document_columns(resource_id, snooze), touched, condition)
 
-    def recall_target(self, target: Target, now: datetime) -> Recalled:
-        """What is retained at `now` about every resource in the target, listed or not: two queries."""
+    def recall_target(self, target: Target, now: datetime, ids: Iterable[str] = ()) -> Recalled:
+        """What is retained at `now` about every resource in the target, listed or not: two queries. Those of these IDs that say another place
+        are read by key as well.
+        """
         place = target.account.lower() if target.region is None else f"{target.account} {target.region}"
         stored = [row for category in (Category.RECORD, Category.SNOOZE) for row in self.store.query(category, place)]
         # A long name may be shortened in the store.
         named = {Key(row.key.category, place, comparable_id(row.texts.get("id", row.key.name))): row for row in stored}
-        return _recalled(named, now)
+        elsewhere = [id_ for id_ in ids if record_key(id_).place != place]
+        return _recalled(named, now).with_newer(self.recall(elsewhere, now)) if elsewhere else _recalled(named, now)
 
     def read_row(self, name: str) -> NamedRow:
         """The named row, empty if there is none. Named rows are never forgotten. A row that can't be read raises CloudError."""

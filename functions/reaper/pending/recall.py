@@ -85,8 +85,10 @@ def recall_and_settle(
     recalled, settled = Recalled(), list[Settled]()
     try:
         for target in sorted(targets, key=str):
-            listed = {comparable_id(case.resource.id): case for case in cases if case.resource.target == target}
-            settled.append(unfinished.settle_target(target, listed, ledger.recall_target(target, now), ledger, run_id, now))
+            there = [case for case in cases if case.resource.target == target]
+            listed = {comparable_id(case.resource.id): case for case in there}
+            stored_there = ledger.recall_target(target, now, intents.ids_with_hosts(there))
+            settled.append(unfinished.settle_target(target, listed, stored_there, ledger, run_id, now))
             recalled = recalled.with_newer(settled[-1].recalled)
         recalled = lost.note_lost_actions(cases, recalled, stored, ledger, now)
     except ReaperError as error:

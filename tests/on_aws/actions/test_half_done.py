@@ -57,7 +57,7 @@ def least(account: Account, key: tuple[str, str] = MINIMUM) -> int:
 
 def record(deployment: AwsDeployment, account: Account) -> Record:
     id_ = account.arn("endpoint/e")
-    return deployment.ledger.recall([id_], deployment.now)[id_]
+    return deployment.ledger.record(id_, deployment.now)
 
 
 def test_a_lowered_minimum_is_put_back_by_the_next_run(account: Account, server: Server):
@@ -280,7 +280,7 @@ def _pause(deployment: AwsDeployment, account: Account) -> None:
 
 def _snooze(deployment: AwsDeployment, account: Account) -> None:
     id_, now = account.arn("endpoint/e"), deployment.now
-    row = deployment.ledger.recall([id_], now)[id_]
+    row = deployment.ledger.record(id_, now)
     snoozed = Snooze(until=now + 3 * DAY, at=now)
     assert deployment.ledger.write_record(id_, snoozed, row.version, now, {"snoozed_until", "snoozed_at"})
 

@@ -25,10 +25,9 @@ PERMISSIONS = (
     "dynamodb:BatchGetItem",
     "dynamodb:GetItem",
     "dynamodb:PutItem",
-    "dynamodb:UpdateItem",
     "secretsmanager:GetSecretValue",
 )
-"""All that it needs: one table's memories and histories, and its own secret. Nothing that stops or deletes, nothing of SageMaker."""
+"""All that it needs: one table's records, snoozes and histories, and its own secret. Nothing that stops or deletes, nothing of SageMaker."""
 
 logger = Logger(service="ml-idle-reaper")
 

@@ -53,9 +53,8 @@ MAX_KEY_BYTES = 1800
 """For a partition key, which may have 2,048 bytes."""
 MAX_SORT_KEY_BYTES = 900
 """For a sort key, which may have 1,024 bytes."""
-BOOKKEEPING_ATTRIBUTES = frozenset({"pk", "sk", "id", "expires", "touched", "version", "writer"})
-"""The attributes that every write of a memory sets besides its columns. The snooze page's role may write these and its own columns only."""
-OWN_ATTRIBUTES = BOOKKEEPING_ATTRIBUTES - {"id"}
+OWN_ATTRIBUTES = frozenset({"pk", "sk", "expires", "touched", "version", "writer"})
+"""The attributes of an item that are not columns."""
 
 Item = dict[str, dict[str, str]]
 
@@ -69,30 +68,30 @@ class DynamoStore:
         self._pause = pause
 
     def get(self, key: Key) -> Row | None:
-        item = self._get(_item_key(key))
+        item = self._get(item_key(key))
         return _row_of(key, item) if item else None
 
     def get_many(self, keys: Collection[Key]) -> dict[Key, Row]:
-        items = {(item["pk"]["S"], item["sk"]["S"]): item for item in self._batch_get([_item_key(key) for key in keys])}
-        places = {key: _item_key(key) for key in keys}
+        items = {(item["pk"]["S"], item["sk"]["S"]): item for item in self._batch_get([item_key(key) for key in keys])}
+        places = {key: item_key(key) for key in keys}
         stored = {key: items.get((place["pk"]["S"], place["sk"]["S"])) for key, place in places.items()}
         return {key: _row_of(key, item) for key, item in stored.items() if item}
 
     def query(
         self, category: Category, place: str, first: str = FIRST_NAME, last: str = LAST_NAME, limit: int | None = None
     ) -> list[Row]:
-        names = {":first": _item_key(Key(category, place, first))["sk"], ":last": _item_key(Key(category, place, last))["sk"]}
+        names = {":first": item_key(Key(category, place, first))["sk"], ":last": item_key(Key(category, place, last))["sk"]}
         items = self._paged_items(
             "Query",
             KeyConditionExpression="pk = :pk AND sk BETWEEN :first AND :last",
-            ExpressionAttributeValues={":pk": _item_key(Key(category, place, first))["pk"], **names},
+            ExpressionAttributeValues={":pk": item_key(Key(category, place, first))["pk"], **names},
             **({"Limit": limit} if limit else {}),
         )
         return [_row_of(Key(category, place, item["sk"]["S"]), item) for item in islice(items, limit)]
 
     def put(self, key: Key, columns: Mapping[str, str], touched: str, condition: AtVersion | FreeFor | None = None) -> bool:
         item = _item_of(columns, touched) | _item_of_version(condition)
-        if self._is_written("PutItem", condition, Item=_item_key(key) | item):
+        if self._is_written("PutItem", condition, Item=item_key(key) | item):
             return True
         return self._is_own_write(key, item)
 
@@ -106,14 +105,14 @@ class DynamoStore:
             "UpdateItem",
             condition,
             {f":{names[name][1:]}": value for name, value in item.items()},
-            Key=_item_key(key),
+            Key=item_key(key),
             UpdateExpression=" ".join(parts),
             ExpressionAttributeNames={placeholder: name for name, placeholder in names.items()},
         )
         return is_written or self._is_own_write(key, item)
 
     def delete(self, key: Key, having: Having | None = None) -> None:
-        self._is_written("DeleteItem", having, Key=_item_key(key))
+        self._is_written("DeleteItem", having, Key=item_key(key))
 
     def forget_before(self, moment: str) -> int:
         """Does nothing: the table's time to live deletes old items at no cost."""
@@ -180,7 +179,7 @@ class DynamoStore:
 
     def _is_own_write(self, key: Key, item: Item) -> bool:
         """Whether the stored row is this very one: the SDK repeats a call whose reply was lost, and then its condition isn't met."""
-        return "writer" in item and self._get(_item_key(key)).get("writer") == item["writer"]
+        return "writer" in item and self._get(item_key(key)).get("writer") == item["writer"]
 
     def _call(self, operation: str, want: str, **params: Any) -> dict[str, Any]:
         try:
@@ -202,7 +201,7 @@ def open_store(address: str, environ: Mapping[str, str], *, read_only: bool = Fa
     return DynamoStore(CloudSession(session, Target(cloud="aws", account="unknown", region=region)), address)
 
 
-def _item_key(key: Key) -> Item:
+def item_key(key: Key) -> Item:
     """A partition of its own for each row that is only read by key: a role may then be limited to them."""
     place, name = (key.name, "-") if key.category in READ_BY_KEY else (key.place, _shorten(key.name, MAX_SORT_KEY_BYTES))
     return {"pk": {"S": f"{key.category}#{_shorten(place, MAX_KEY_BYTES)}"}, "sk": {"S": name}}
