@@ -90,7 +90,12 @@ def test_the_fallback_gets_a_notice_and_a_full_grace(disowned: FakeDeployment):
             desk(disowned.ledger, now=disowned.now),
         ).body
     )
-    known = ExplainContext(policy=disowned.policy, now=disowned.now, recalled={finding.case.resource.id: disowned.record("nb-7")})
+    known = ExplainContext(
+        policy=disowned.policy,
+        now=disowned.now,
+        records={finding.case.resource.id: disowned.record("nb-7")},
+        snoozes={finding.case.resource.id: disowned.snooze("nb-7")},
+    )
     explained = explain.render(report, "nb-7", known) or ""
     assert f"{ADMINS} (fallback; {DANA} said it isn't theirs)" in explained
     assert f"not theirs, says {DANA}, 2026-11-21T10:17:00Z" in explained

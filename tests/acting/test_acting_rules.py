@@ -13,7 +13,7 @@ from fakes.builders import DAY, HOUR, TARGET
 from fakes.failing_ledger import FailingLedger
 from fakes.fake_cloud import STARTABLE
 from fakes.fake_deployment import POLICY, FakeDeployment, finding_of, only, policy
-from fakes.records import a_record
+from fakes.records import a_record, changed
 from reaper.ledger import lease
 from reaper.model import Mode, Result, StepName
 from reaper.notices.message import Audience
@@ -44,7 +44,7 @@ def on_a_host() -> FakeDeployment:
 def snoozed(deployment: FakeDeployment, name: str, lasting: timedelta = DAY) -> None:
     """Its owner clicks on the link in a mail."""
     record = deployment.record(name)
-    changed = replace(record, snoozed_until=deployment.now + lasting, snoozed_at=deployment.now, snoozed_by="lee@example.com")
+    changed = changed(record, snoozed_until=deployment.now + lasting, snoozed_at=deployment.now, snoozed_by="lee@example.com")
     assert deployment.ledger.write_record(deployment.cloud.id(name), changed, record.version, deployment.now)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -17,6 +16,7 @@ import pytest
 from fakes.builders import DAY, HOUR, TARGET
 from fakes.fake_cloud import FakeResource
 from fakes.fake_deployment import POLICY, FakeDeployment, policy
+from fakes.records import changed
 from reaper.acting import restore
 from reaper.errors import CloudError, Reason, SettingsError
 from reaper.model import AnnouncedAction, Mode, Result, StepName
@@ -272,7 +272,7 @@ def test_an_action_is_reported_if_a_snooze_beats_its_close():
             record = deployment.record("churn")
             real(
                 id_,
-                replace(record, snoozed_until=deployment.now + DAY, snoozed_at=deployment.now),
+                changed(record, snoozed_until=deployment.now + DAY, snoozed_at=deployment.now),
                 record.version,
                 deployment.now,
             )

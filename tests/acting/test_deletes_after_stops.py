@@ -13,6 +13,7 @@ import pytest
 from fakes.builders import DAY, HOUR
 from fakes.fake_cloud import FakeResource
 from fakes.fake_deployment import POLICY, FakeDeployment, due, only, policy
+from fakes.records import changed
 from reaper.case import Finding
 from reaper.errors import CloudError, Reason
 from reaper.ledger.update import update_record
@@ -100,7 +101,7 @@ def test_after_the_stop_a_new_notice_and_two_weeks_are_needed_once_it_was(what: 
 
 def snooze(deployment: FakeDeployment) -> None:
     record, id_ = deployment.record("churn"), deployment.cloud.id("churn")
-    kept = replace(record, snoozed_until=deployment.now + HOUR, snoozed_at=deployment.now)
+    kept = changed(record, snoozed_until=deployment.now + HOUR, snoozed_at=deployment.now)
     assert deployment.ledger.write_record(id_, kept, record.version, deployment.now)
 
 

@@ -12,6 +12,7 @@ import pytest
 from fakes.builders import DAY, HOUR, NOW, TARGET
 from fakes.fake_cloud import ACTS, KIND, STARTABLE
 from fakes.fake_deployment import POLICY, FakeDeployment, finding_of, only, policy
+from fakes.records import changed
 from reaper.acting import restore
 from reaper.acting.contract import ActionFunctions, UndoResult
 from reaper.errors import CloudError, Interrupted, Reason
@@ -337,7 +338,7 @@ def test_an_action_that_fails_halfway_is_put_back_at_once():
 def test_a_start_is_never_blocked():
     deployment = interrupted()
     record = deployment.record("churn")
-    stopped = replace(record, last_action_result=None)
+    stopped = changed(record, result=None)
     assert stopped.act.changes
     thing = deployment.cloud.things["churn"]
     thing.running_since, thing.changed = None, deployment.now - 10 * DAY

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from fakes.builders import DAY
 from fakes.fake_deployment import FakeDeployment, due, finding_of, only
+from fakes.records import changed
 from reaper.case import Outcome
 from reaper.errors import CloudError, Reason
 from reaper.model import Result, StepName
@@ -35,7 +35,7 @@ def tagged(deployment: FakeDeployment, **tags: str) -> None:
 def snooze_by_owner(deployment: FakeDeployment) -> None:
     id_ = deployment.cloud.id("churn")
     record = deployment.ledger.record(id_, deployment.now)
-    snoozed = replace(record, snoozed_until=deployment.now + DAY, snoozed_by="lee@example.com")
+    snoozed = changed(record, snoozed_until=deployment.now + DAY, snoozed_by="lee@example.com")
     assert deployment.ledger.write_record(id_, snoozed, record.version, deployment.now)
 
 

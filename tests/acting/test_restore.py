@@ -10,13 +10,13 @@ import pytest
 from fakes.builders import DAY, HOUR
 from fakes.fake_cloud import DENIED
 from fakes.fake_deployment import POLICY, FakeDeployment, policy
-from fakes.records import a_record
+from fakes.records import a_record, changed
 from reaper import record_updates
 from reaper.acting import restore
 from reaper.acting.contract import Manifest
 from reaper.errors import CloudError, Reason, SettingsError
 from reaper.model import Result, StepName
-from reaper.record import Record
+from reaper.record import ManifestReference, Record
 
 
 def stopped(action: str = "stop", names: tuple[str, ...] = ("a", "b")) -> FakeDeployment:
@@ -72,7 +72,7 @@ def test_what_was_refused_or_failed_is_not_undone():
         if call == "record" and name == "kept":
             record = deployment.record(name)
             deployment.ledger.write_record(
-                deployment.cloud.id(name), replace(record, snoozed_until=deployment.now + DAY), record.version, deployment.now
+                deployment.cloud.id(name), changed(record, snoozed_until=deployment.now + DAY), record.version, deployment.now
             )
 
     deployment.cloud.fail_on, deployment.cloud.before_call = fail_on, before_call
@@ -306,7 +306,10 @@ def test_an_earlier_manifest_elsewhere_or_swapped_is_never_continued():
 def moved_elsewhere(deployment: FakeDeployment) -> None:
     record = deployment.record("a")
     deployment.ledger.write_record(
-        deployment.cloud.id("a"), replace(record, manifest_address="s3://evil/x.json"), record.version, deployment.now
+        deployment.cloud.id("a"),
+        replace(record, manifest=ManifestReference(address="s3://evil/x.json", sha256="0")),
+        record.version,
+        deployment.now,
     )
 
 

@@ -23,7 +23,7 @@ ARN = "arn:aws:lambda:us-east-1:123456789012:function:ml-idle-reaper"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invocation:
-    """What came of one event: the answer or the error, seconds, the log so far, and the peak record in megabytes."""
+    """What came of one event: the answer or the error, seconds, the log so far, and the peak memory in megabytes."""
 
     answer: Any = None
     error: dict[str, Any] | None = None

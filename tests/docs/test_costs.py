@@ -51,7 +51,7 @@ PAGE = (ROOT / "docs/costs.md").read_text()
 DAY = timedelta(days=1)
 REGIONS = ("us-east-1", "eu-west-1")
 ONE_VCPU = 1769
-"""Megabytes with which Lambda gives a function one processor: https://docs.aws.amazon.com/lambda/latest/dg/configuration-record.html"""
+"""Megabytes with which Lambda gives a function one processor: https://docs.aws.amazon.com/lambda/latest/dg/configuration-memory.html"""
 
 
 def rows(name: str) -> list[list[str]]:

@@ -35,7 +35,7 @@ ELSEWHERE = {
 }
 """A caller's own settings, all of which lead nowhere."""
 ENDINGS = {"doctor": 1, "undo": 3}
-"""How commands end that don't end with 0: the last sweep was two days ago, and what was in a notebook's record is lost."""
+"""How commands end that don't end with 0: the last sweep was two days ago, and what was in a notebook's memory is lost."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 from fakes.builders import DAY, HOUR, NOW
 from fakes.memory_ledger import InMemoryLedger
-from fakes.records import a_record, changed
+from fakes.records import a_record
 from reaper.errors import CloudError, Reason
 from reaper.ledger.ledger import Ledger
 from reaper.ledger.rows import Visit, VisitResource
@@ -95,7 +95,7 @@ class ContendedLedger(InMemoryLedger):
         if self.times:
             self.times -= 1
             old = self.snooze(id, now)
-            super().write_snooze(id, changed(old, disowned_at=now), old.version, now)
+            super().write_snooze(id, replace(old, disowned_at=now), old.version, now)
         return super().write_snooze(id, snooze, expected_version, now)
 
 

@@ -34,9 +34,7 @@ RECORD = a_record(
     receipt=f"smtp: 250 accepted for <{JO}>",
     to=JO,
     escalated_to=("admins", JO),
-    act=an_act(
-        at=NOW, id=ARN, owner=JO, because=f"{JO} asked", manifest=ManifestReference(address="s3://m", sha256="0")
-    ),
+    act=an_act(at=NOW, id=ARN, owner=JO, because=f"{JO} asked", manifest=ManifestReference(address="s3://m", sha256="0")),
 )
 SNOOZE = Snooze(until=NOW + 500 * DAY, at=NOW, by=f"Jo Martin ({JO})", reason=f"ask {JO.upper()}, please", disowned_by=JO)
 OTHERS, THEIRS = a_record(to="mojo@example.com"), Snooze(reason="jo@example.com.au asked")

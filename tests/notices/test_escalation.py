@@ -17,6 +17,7 @@ from fakes.failing_ledger import FailingLedger
 from fakes.fake_cloud import STARTABLE
 from fakes.fake_deployment import FakeChannel, FakeDeployment, only, policy
 from fakes.histories import history_of
+from fakes.records import changed
 from fakes.snooze_requests import KEYS
 from reaper.case import Report
 from reaper.conclude import conclude
@@ -379,7 +380,7 @@ def test_many_resources_of_one_manager_go_into_one_mail_of_thirty():
         pytest.param({"snoozed_at": NOW + 14 * DAY, "snoozed_until": NOW + 20 * DAY, "snoozed_by": JO}, id="snoozed"),
         pytest.param({"disowned_by": JO, "disowned_at": NOW + 14 * DAY}, id="not mine"),
         pytest.param({"escalated_to": f"admins {LEE}"}, id="sent by another conclude"),
-        pytest.param({"last_call_at": NOW + 15 * DAY}, id="dated ahead"),
+        pytest.param({"called_at": NOW + 15 * DAY}, id="dated ahead"),
     ],
 )
 def test_the_row_is_read_again_right_before_each_mail(fields):
@@ -482,7 +483,7 @@ def test_forget_removes_an_addressee_from_the_row_and_the_history():
 
 
 def _without_escalation(record: Record) -> Record:
-    return replace(record, escalated_at=None, escalated_to=None, notice_receipt=None, version=0)
+    return changed(record, escalated_at=None, escalated_to=None, receipt=None, version=0)
 
 
 def _refuse_escalations(message: Message) -> None:

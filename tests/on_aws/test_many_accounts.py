@@ -1,4 +1,4 @@
-"""A run over many accounts: what it keeps in record while it goes from a few of them to the next."""
+"""A run over many accounts: what it keeps in memory while it goes from a few of them to the next."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def members(server: Server) -> list[str]:
 
 
 def open_sessions() -> list[CloudSession]:
-    """The sessions of members that are in record now."""
+    """The sessions of members that are in memory now."""
     gc.collect()
     found: list[Any] = gc.get_objects()
     return [each for each in found if isinstance(each, CloudSession) and each.target.account in MEMBERS]
@@ -43,7 +43,7 @@ def open_sessions() -> list[CloudSession]:
 
 @dataclass
 class Watch:
-    """Gets the progress of a run, and looks into the record whenever a few accounts more have been opened."""
+    """Gets the progress of a run, and looks into the memory whenever a few accounts more have been opened."""
 
     accounts: int = 0
     most: int = 0

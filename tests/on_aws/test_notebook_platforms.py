@@ -20,7 +20,7 @@ from reaper.notices import item
 from reaper.observing import cache
 from reaper.plan import plan_step
 from reaper.policy.parse import parse_policy
-from reaper.record import Record
+from reaper.record import NO_RECORD, NO_SNOOZES
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.fault import denied, error, garbage, on
 from reaper_sandbox.aws.server import Server
@@ -53,7 +53,7 @@ def test_an_old_platform_blocks_the_stop_before_any_notice(account: Account, run
     assert finding.case.verdict.state is State.IDLE
     assert "AWS doesn't start it again" in finding.case.blocked[StepName.STOP].because
     assert item.stop_command(finding.case) is None
-    step = plan_step(finding.case, Record(), NOW)
+    step = plan_step(finding.case, NO_RECORD, NO_SNOOZES, NOW)
     assert (step.name, "sets office hours" in step.because) == (StepName.WARN, False)
     assert finding.next.at is None
 
@@ -73,7 +73,7 @@ def test_force_never_stops_an_old_one_in_use(account: Account, run_sweep: Sweep,
     account.busy(idle_notebook(account, PlatformIdentifier=platform).arn, NOW - HOUR)
     finding = run_sweep(KIND, policy=HOURS_RULE).findings["nb"]
     assert finding.case.verdict.state is State.ACTIVE
-    assert plan_step(finding.case, Record(), NOW).name is step
+    assert plan_step(finding.case, NO_RECORD, NO_SNOOZES, NOW).name is step
 
 
 @pytest.mark.parametrize("fault", [denied(), garbage(), error(400)], ids=["denied", "garbled", "failed"])

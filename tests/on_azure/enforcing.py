@@ -1,4 +1,4 @@
-"""A deployment in mode enforce over one subscription of the sandbox: whole runs, with a ledger, a channel and a store in record."""
+"""A deployment in mode enforce over one subscription of the sandbox: whole runs, with a ledger, a channel and a store in memory."""
 
 from __future__ import annotations
 

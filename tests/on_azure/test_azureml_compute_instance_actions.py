@@ -41,7 +41,7 @@ def test_undo_of_a_stop_starts_the_instance(server: Server, cloud: CloudSession,
     later(server)
     undone = act.undo()
     assert inner(ada)["state"] == "Starting"
-    assert "kernels, terminals and what was in record when it was stopped are lost" in undone.because
+    assert "kernels, terminals and what was in memory when it was stopped are lost" in undone.because
     assert undone.not_restored == ()
     assert act.undo().because == "it is already Starting"
 

@@ -142,7 +142,7 @@ def test_keys_hold_only_what_table_storage_allows(id):
         assert not set(key) & set("/\\#?%")
 
 
-@pytest.mark.parametrize("text", [ARM, ARN, "aws/123456789012/us-east-1", "azure/0f0f/-", "record a|b=c", "ä/ö=2F", ""])
+@pytest.mark.parametrize("text", [ARM, ARN, "aws/123456789012/us-east-1", "azure/0f0f/-", "memory a|b=c", "ä/ö=2F", ""])
 def test_a_key_that_was_not_shortened_is_read_back(text):
     assert decode_key(encode_key(text)) == text
 

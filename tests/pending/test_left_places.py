@@ -10,11 +10,13 @@ import pytest
 from fakes.builders import DAY, HOUR, TARGET
 from fakes.failing_ledger import FailingLedger
 from fakes.fake_deployment import FakeDeployment, only, stopped
+from fakes.records import an_act
 from reaper import record_updates
 from reaper.errors import CloudError, Reason
 from reaper.model import Mode, Result, Status, StepName
 from reaper.notices.message import Audience
-from reaper.record import ManifestReference, Record
+from reaper.pending.unfinished import add_open_target, open_targets
+from reaper.record import ManifestReference, Snooze
 
 ELSEWHERE = ["eu-west-1"]
 LEFT = replace(TARGET, region="us-east-1")
@@ -56,8 +58,7 @@ def test_an_untold_stop_is_told_once_by_a_run_that_lists_it_no_more(deployment: 
     for _ in range(3):
         sweep_elsewhere(deployment, mode, hours=6)
     assert letters(deployment) == [("ann@example.com", True)]
-    assert deployment.ledger.unfinished(LEFT, deployment.now) == []
-    assert deployment.ledger.unfinished_targets(deployment.now) == []
+    assert open_targets(deployment.ledger) == []
 
 
 def test_an_open_action_is_closed_and_told_as_unknown(deployment: FakeDeployment):
@@ -65,17 +66,18 @@ def test_an_open_action_is_closed_and_told_as_unknown(deployment: FakeDeployment
     deployment.now += 3 * DAY
     case = only(deployment.sweep(Mode.AUDIT)).case
     record = deployment.record("churn")
-    intent = record_updates.before_action(
-        record,
-        record_updates.BegunAction(
-            action=StepName.STOP,
-            run="run-0",
-            at=deployment.now,
-            manifest=ManifestReference(address="s3://manifests/m", sha256="f" * 64),
-        ),
+    id_, now = case.resource.id, deployment.now
+    begun = an_act(
+        StepName.STOP,
+        now,
+        "run-0",
+        id=id_,
+        name="churn",
+        owner="ann@example.com",
+        manifest=ManifestReference(address="s3://manifests/m", sha256="f" * 64),
     )
-    assert deployment.ledger.write_record(case.resource.id, intent, record.version, deployment.now)
-    deployment.ledger.add_unfinished(_hint(deployment, case.resource.id))
+    assert deployment.ledger.write_record(id_, record_updates.before_action(record, begun), record.version, now)
+    add_open_target(deployment.ledger, LEFT)
     deployment.channel.messages.clear()
     report = sweep_elsewhere(deployment, hours=6)
     [row] = [row for row in report.coverage if row.kind == "acts"]
@@ -85,22 +87,6 @@ def test_an_open_action_is_closed_and_told_as_unknown(deployment: FakeDeployment
     assert "It isn't known whether the action was carried out" in mail
     sweep_elsewhere(deployment, hours=6)
     assert len([m for m in deployment.channel.messages if m.audience is Audience.OWNERS]) == 1
-
-
-def _hint(deployment: FakeDeployment, resource_id: str):
-    from reaper.ledger.rows import Unfinished
-
-    return Unfinished(
-        target=LEFT,
-        id=resource_id,
-        kind="sagemaker-endpoint",
-        name="churn",
-        region="us-east-1",
-        owner="ann@example.com",
-        action=StepName.STOP,
-        run="run-0",
-        at=deployment.now,
-    )
 
 
 def test_another_runs_lease_there_keeps_this_run_out(deployment: FakeDeployment):
@@ -121,19 +107,19 @@ def test_its_lease_is_given_back(deployment: FakeDeployment):
 def test_an_audit_tells_and_writes_nothing(deployment: FakeDeployment):
     sweep_elsewhere(stopped_untold(deployment), Mode.AUDIT)
     assert letters(deployment) == []
-    assert len(deployment.ledger.unfinished(LEFT, deployment.now)) == 1
+    assert open_targets(deployment.ledger) == [LEFT]
 
 
 def test_a_ledger_that_cannot_list_the_places_is_a_failed_row(deployment: FakeDeployment):
     stopped_untold(deployment)
 
     def fail_on(call: str, name: str) -> None:
-        if call == "unfinished":
-            raise CloudError(Reason.DENIED, "dynamodb:Query", "not allowed", missing="dynamodb:Query")
+        if (call, name) == ("row", "open targets"):
+            raise CloudError(Reason.DENIED, "dynamodb:GetItem", "not allowed", missing="dynamodb:GetItem")
 
     deployment.ledger.fail_on = fail_on  # type: ignore[attr-defined]
     report = sweep_elsewhere(deployment, hours=1)
-    assert [row.missing for row in report.coverage if row.kind == "ledger"] == ["dynamodb:Query"]
+    assert [row.missing for row in report.coverage if row.kind == "ledger"] == ["dynamodb:GetItem"]
 
 
 def test_nothing_is_acted_on_in_a_place_that_left(deployment: FakeDeployment):
@@ -155,10 +141,10 @@ def test_its_notices_lapse_and_count_no_more_if_it_returns(deployment: FakeDeplo
 def test_its_snoozes_and_manifests_stay(deployment: FakeDeployment):
     stopped_untold(deployment)
     id_, record = deployment.cloud.id("churn"), deployment.record("churn")
-    snoozed = replace(record, snoozed_until=deployment.now + 60 * DAY, snoozed_by="ann@example.com")
-    assert deployment.ledger.write_record(id_, snoozed, record.version, deployment.now)
+    snooze = Snooze(until=deployment.now + 60 * DAY, by="ann@example.com")
+    assert deployment.ledger.write_snooze(id_, snooze, 0, deployment.now)
     for _ in range(10):
         sweep_elsewhere(deployment, days=3)
-    kept: Record = deployment.record("churn")
-    assert (kept.until, kept.act.manifest.address) == (snoozed.until, record.act.manifest.address)
+    kept = deployment.record("churn")
+    assert (deployment.snooze("churn").until, kept.act.manifest) == (snooze.until, record.act.manifest)
     assert kept.act.manifest.address in deployment.store.texts

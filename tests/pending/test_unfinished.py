@@ -10,11 +10,12 @@ from fakes.builders import DAY, NOW, TARGET
 from fakes.fake_cloud import ACTS, DENIED, FakeSession
 from fakes.fake_deployment import POLICY, FakeDeployment, policy
 from fakes.memory_ledger import InMemoryLedger
-from fakes.records import a_record
+from fakes.records import an_act
 from reaper.acting.contract import ActionResult, Manifest, Permit
-from reaper.model import Resource, StepName
+from reaper.model import Resource, Result, StepName
 from reaper.notices.message import Audience, Message
 from reaper.pending import unfinished
+from reaper.record import Record
 
 
 def in_parts(yard: FakeSession, one: Resource, manifest: Manifest, permit: Permit) -> ActionResult:
@@ -61,12 +62,20 @@ def test_an_unreported_stop_is_reported_if_its_rule_has_hours_by_now():
     assert readers(deployment) == ["ml-admins@example.com"]
 
 
-def test_an_open_action_of_an_unlisted_host_is_not_closed():
+def test_an_open_action_of_what_is_not_listed_is_closed_and_untold():
     ledger, host = InMemoryLedger(), "arn:aws:sagemaker:us-east-1:123456789012:endpoint/host"
-    meant = a_record(acted=StepName.DELETE, acted_at=NOW - DAY, manifest_address="m", run="r0")
-    ledger.write_record(host, meant, 0, NOW)
-    unfinished.close_unfinished_actions([], {}, ledger.recall([host], NOW), ledger, "run-9", NOW)
-    assert ledger.record(host, NOW).act.result is None
+    ledger.write_record(host, Record(act=an_act(StepName.DELETE, NOW - DAY, "r0", id=host)), 0, NOW)
+    settled = unfinished.settle_target(TARGET, {}, ledger.recall_target(TARGET, NOW), ledger, "run-9", NOW)
+    assert ([each.act.id for each in settled.untold], settled.closed, settled.is_finished) == ([host], settled.untold, False)
+    assert ledger.record(host, NOW).act.result is Result.FAILED
+
+
+def test_an_action_of_the_run_itself_stays_open():
+    ledger, id_ = InMemoryLedger(), "arn:aws:sagemaker:us-east-1:123456789012:endpoint/e"
+    ledger.write_record(id_, Record(act=an_act(StepName.STOP, NOW, "run-9", id=id_)), 0, NOW)
+    settled = unfinished.settle_target(TARGET, {}, ledger.recall_target(TARGET, NOW), ledger, "run-9", NOW)
+    assert (settled.untold, settled.closed, settled.is_finished) == ((), (), False)
+    assert ledger.record(id_, NOW).act.result is None
 
 
 def test_a_finished_action_is_reported_if_the_target_is_unreadable_now():

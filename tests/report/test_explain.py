@@ -17,7 +17,7 @@ from reaper.case import Blocked, Evidence, Finding, Step
 from reaper.model import Ceiling, Confidence, NextAction, Role, State, StepName
 from reaper.policy import office_hours
 from reaper.policy.parse import parse_policy
-from reaper.record import Record
+from reaper.record import ManifestReference, Record
 from reaper.report import json as plain
 from reaper.report.explain import ExplainContext, render, render_saved
 from reaper.report.saved import parse_report
@@ -27,7 +27,7 @@ POLICY = parse_policy("version: 1", "policy.yaml", registry.kind_names())
 
 def explained(findings: Finding, record: Record | None = None) -> str:
     id_ = findings.case.resource.id
-    explanation = render(report(findings), id_, ExplainContext(policy=POLICY, now=NOW, recalled={id_: record} if record else {}))
+    explanation = render(report(findings), id_, ExplainContext(policy=POLICY, now=NOW, records={id_: record} if record else {}))
     assert explanation is not None
     return explanation
 
@@ -56,7 +56,9 @@ def test_a_signal_is_explained_without_none_or_inf(observation: Evidence, messag
 def test_ids_reasons_and_manifests_are_never_cut():
     id_, end = f"/subscriptions/{'x' * 300}/deployments/blue", "w" * 300 + " the end"
     item = finding(resource=resource(id=id_, name="n" * 200), because=end, step=Step(name=StepName.NONE, because=end))
-    explanation = explained(item, a_record(idle_since=NOW, manifest_address=f"{'m' * 300}.json"))
+    explanation = explained(item, a_record(
+        idle_since=NOW, acted=StepName.STOP, manifest=ManifestReference(address=f"{'m' * 300}.json", sha256="0")
+    ))
     assert f"id        {id_}\n" in explanation
     assert explanation.startswith("n" * 200 + "\n")
     assert explanation.count(end) == 2
@@ -185,9 +187,9 @@ def test_the_coming_stop_precedes_the_reminder():
 
 def test_reminders_and_their_escalation_are_explained():
     record = a_record(
-        warned_at=NOW - 14 * DAY, reminded_at=NOW, reminders=2, escalated_at=NOW, escalated_to="admins lee@example.com"
+        warned_at=NOW - 14 * DAY, reminded_at=NOW, reminders=2, escalated_at=NOW, escalated_to=("admins", "lee@example.com")
     )
     explanation = explained(finding(), record)
-    assert "record    reminded 2026-11-21T10:17:00Z\n" in explanation
-    assert "record    reminders since the notice: 2\n" in explanation
-    assert "record    escalated 2026-11-21T10:17:00Z to admins lee@example.com\n" in explanation
+    assert "memory    reminded 2026-11-21T10:17:00Z\n" in explanation
+    assert "memory    reminders since the notice: 2\n" in explanation
+    assert "memory    escalated 2026-11-21T10:17:00Z to admins lee@example.com\n" in explanation

@@ -18,7 +18,7 @@ from reaper.case import Claim, Evidence, Finding, Owner, Price
 from reaper.coverage import own_row
 from reaper.model import Ceiling, Role
 from reaper.policy import office_hours
-from reaper.record import Claim
+from reaper.record import Snooze
 from reaper.report import json as plain
 
 HEART = Evidence(
@@ -94,8 +94,8 @@ def test_the_rule_is_written_as_in_a_policy():
 
 
 def test_the_report_includes_the_ledger_record():
-    record = a_record(idle_since=NOW - 3 * DAY, warned_at=NOW - DAY, receipt="secret", snoozed_by="lee@example.com")
-    assert written(finding(record=record))["memory"] == {
+    record = a_record(idle_since=NOW - 3 * DAY, warned_at=NOW - DAY, receipt="secret")
+    assert written(finding(record=record, snooze=Snooze(by="lee@example.com")))["memory"] == {
         "idle_since": "2026-11-18T10:17:00Z",
         "warned_at": "2026-11-20T10:17:00Z",
         "snoozed_until": None,

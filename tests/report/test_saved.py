@@ -17,7 +17,6 @@ from reaper.case import Claim, Evidence, Owner, Report
 from reaper.errors import SettingsError
 from reaper.model import Ceiling, Role
 from reaper.policy import office_hours
-from reaper.record import Claim
 from reaper.report import explain, saved
 from reaper.report import json as plain
 
@@ -59,7 +58,7 @@ def test_a_saved_report_explains_what_it_contains(wanted: str, tmp_path: Path):
         "  heartbeat CPUUtilization AllTraffic: 9 points, alive at any value, peak 3\n",
         "last busy 2026-11-12T10:17:00Z\n",
         "  verdict   idle (proven), idle for 9 days: no activity in Invocations",
-        "  record    notified 2026-11-20T10:17:00Z\n",
+        "  memory    notified 2026-11-20T10:17:00Z\n",
         "  owner     ml@example.com (fallback)\n            lee@corp.test according to tag owner, not in owners.domains",
     ):
         assert line in explanation, line

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from fakes.builders import DAY, HOUR, NOW, resource, rule
-from fakes.records import a_record
+from fakes.records import a_record, changed
 from reaper.case import Case, Finding, Outcome, Owner, Price, Step
 from reaper.model import AnnouncedAction, BilledPart, Confidence, Result, State, StepName, Verdict
-from reaper.record import Record
+from reaper.record import NO_SNOOZES, Record, Snooze
 from reaper.savings.credit import Cause, Look, Saving, Span, await_prompted, begin_saving, count
 
 ACTED = NOW.replace(minute=0)
@@ -55,9 +55,9 @@ def done(of: Case, step: StepName = StepName.STOP, record: Record = STOPPED, **o
     )
 
 
-def look(after: float, of: Case | None, record: Record = STOPPED) -> Look:
+def look(after: float, of: Case | None, record: Record = STOPPED, snooze: Snooze = NO_SNOOZES.own) -> Look:
     at = ACTED + after * HOUR
-    return Look(at=at, over_at=at + timedelta(minutes=2), case=of, record=record)
+    return Look(at=at, over_at=at + timedelta(minutes=2), case=of, record=record, snooze=snooze)
 
 
 def played(of: Saving, *looks: Look) -> tuple[Saving | None, float]:
@@ -115,18 +115,18 @@ def test_what_one_look_after_the_other_credits(looks: list[Look], runs_on: bool,
     assert (still is not None, round(credited, 3)) == (runs_on, round(expected, 3))
 
 
-START = replace(STOPPED, last_action=StepName.START, last_action_at=ACTED + 8 * HOUR, last_call_at=ACTED + 8 * HOUR)
+START = changed(STOPPED, acted=StepName.START, acted_at=ACTED + 8 * HOUR, called_at=ACTED + 8 * HOUR)
 UNDONE = a_record(called_at=ACTED + 8 * HOUR)
-LATER = replace(STOPPED, last_action_at=ACTED + 8 * HOUR, last_call_at=ACTED + 8 * HOUR)
+LATER = changed(STOPPED, acted_at=ACTED + 8 * HOUR, called_at=ACTED + 8 * HOUR)
 
 
 @pytest.mark.parametrize(
-    ("memory", "looks", "runs_on", "expected"),
+    ("record", "looks", "runs_on", "expected"),
     [
         pytest.param(START, [(7.9, OFF)], False, 8, id="our start right after this look"),
         pytest.param(START, [(7.9, BUSY)], False, 0, id="our start right after a look that showed it in use"),
         pytest.param(START, [(12, case(State.ACTIVE, parts=ONE))], False, 8, id="our start in an earlier run"),
-        pytest.param(replace(START, last_action_result=None), [(12, OFF)], True, 12, id="a start that isn't known to be done"),
+        pytest.param(changed(START, result=None), [(12, OFF)], True, 12, id="a start that isn't known to be done"),
         pytest.param(UNDONE, [(12, case(State.YOUNG, parts=THREE, changed=ACTED + 8 * HOUR))], False, 8, id="an undo"),
         pytest.param(UNDONE, [(12, GONE)], False, 8, id="an undo, and deleted since"),
         pytest.param(UNDONE, [(12, case(changed=ACTED + 3 * HOUR))], False, 3, id="started by hand before the undo"),
@@ -142,7 +142,7 @@ def test_our_later_calls_end_it_at_their_exact_time(record: Record, looks: list[
 
 
 def test_each_of_our_later_actions_is_known_until_the_next():
-    third = replace(LATER, last_action_at=ACTED + 21 * HOUR, last_call_at=ACTED + 21 * HOUR)
+    third = changed(LATER, acted_at=ACTED + 21 * HOUR, called_at=ACTED + 21 * HOUR)
     scaled = case(changed=ACTED + 8 * HOUR)
     still, credited = played(saving(), look(7, IDLE, LATER), look(20, scaled, third))
     assert still
@@ -170,14 +170,14 @@ def test_the_rate_is_that_of_the_action():
 
 
 def test_counting_begins_once_the_call_was_made():
-    called = replace(STOPPED, last_call_at=ACTED + timedelta(seconds=40, microseconds=1))
+    called = changed(STOPPED, called_at=ACTED + timedelta(seconds=40, microseconds=1))
     begun = begin_saving(done(case(saves_usd_per_hour={StepName.STOP: 2.0}), record=called), ONE, (), MONTH)
     assert begun
     assert (begun.at, begun.looked_at) == (ACTED, ACTED + timedelta(seconds=41))
 
 
 SAVES = {StepName.STOP: 2.0, StepName.DELETE: 3.0}
-DELETED = replace(STOPPED, last_action=StepName.DELETE)
+DELETED = changed(STOPPED, acted=StepName.DELETE)
 
 
 @pytest.mark.parametrize(
@@ -225,8 +225,8 @@ def test_only_the_policys_tags_are_kept():
 NOTICED = a_record(warned_at=ACTED, seen_idle_at=ACTED, idle_since=ACTED - DAY)
 
 
-UNDONE_BEFORE = replace(NOTICED, last_call_at=ACTED - HOUR)
-STARTED_BEFORE = replace(UNDONE_BEFORE, last_action=StepName.START, last_action_at=ACTED - HOUR, last_action_result=Result.DONE)
+UNDONE_BEFORE = changed(NOTICED, called_at=ACTED - HOUR)
+STARTED_BEFORE = changed(UNDONE_BEFORE, acted=StepName.START, acted_at=ACTED - HOUR, result=Result.DONE)
 
 
 def waiting(record: Record = NOTICED, of: Case | None = None) -> Saving | None:
@@ -240,7 +240,7 @@ def off(at: float, **fields: Any) -> Case:
 
 
 @pytest.mark.parametrize(
-    ("looks", "memory", "runs_on", "expected"),
+    ("looks", "record", "runs_on", "expected"),
     [
         pytest.param([look(6, off(2)), look(12, off(2))], NOTICED, True, 10, id="stopped two hours after the notice"),
         pytest.param([look(3, case(parts=THREE)), look(6, off(4))], NOTICED, True, 2, id="still running, then stopped"),
@@ -256,8 +256,8 @@ def off(at: float, **fields: Any) -> Case:
         pytest.param([look(6, off(2)), look(12, off(2))], UNDONE_BEFORE, True, 10, id="an undo came before"),
         pytest.param([look(3, BUSY), look(6, off(4))], NOTICED, False, 0, id="used after the notice"),
         pytest.param([look(6, off(4, last_busy=ACTED + HOUR))], NOTICED, False, 0, id="used, then stopped"),
-        pytest.param([look(6, off(4))], replace(NOTICED, last_call_at=ACTED + HOUR), False, 0, id="we stopped it"),
-        pytest.param([look(6, off(4))], replace(NOTICED, snoozed_at=ACTED + HOUR), False, 0, id="snoozed, then stopped"),
+        pytest.param([look(6, off(4))], changed(NOTICED, called_at=ACTED + HOUR), False, 0, id="we stopped it"),
+        pytest.param([look(6, off(4), snooze=Snooze(at=ACTED + HOUR))], NOTICED, False, 0, id="snoozed, then stopped"),
         pytest.param([look(6, off(2)), look(12, case(parts=THREE, changed=ACTED + 8 * HOUR))], NOTICED, False, 4, id="restarted"),
         pytest.param([look(6, off(4, created=ACTED + HOUR))], NOTICED, False, 0, id="another one under its ID"),
     ],
@@ -271,20 +271,20 @@ def test_a_stop_by_its_owner_after_a_notice_is_prompted(looks: list[Look], recor
 
 
 @pytest.mark.parametrize(
-    ("memory", "of"),
+    ("record", "of"),
     [
         pytest.param(Record(), None, id="no notice"),
         pytest.param(NOTICED, BUSY, id="in use"),
         pytest.param(NOTICED, case(parts=THREE, host_id="arn:host"), id="its host's money"),
         pytest.param(NOTICED, case(parts=THREE, stop_by="native"), id="the cloud's own idle shutdown"),
         pytest.param(NOTICED, case(parts=THREE, excess_usd_per_hour=3.0), id="autoscaling may end all of it"),
-        pytest.param(replace(NOTICED, announced_action=AnnouncedAction.HOURS), None, id="an enrollment in office hours"),
-        pytest.param(replace(NOTICED, warned_at=ACTED - 3 * DAY), None, id="a notice of an earlier idle period"),
-        pytest.param(replace(NOTICED, notified_owner="old@example.com"), None, id="a notice to an earlier owner"),
+        pytest.param(changed(NOTICED, announced=AnnouncedAction.HOURS), None, id="an enrollment in office hours"),
+        pytest.param(changed(NOTICED, warned_at=ACTED - 3 * DAY), None, id="a notice of an earlier idle period"),
+        pytest.param(changed(NOTICED, to="old@example.com"), None, id="a notice to an earlier owner"),
     ],
 )
 def test_without_a_valid_notice_nothing_is_awaited(record: Record, of: Case | None):
-    if record.notice.warned_at and record.notice.warned_at < ACTED:
+    if record.notice and record.notice.warned_at < ACTED:
         of = replace(case(parts=THREE, changed=ACTED - DAY), verdict=replace(case().verdict, idle_for=DAY))
     assert waiting(record, of) is None
 

@@ -10,7 +10,7 @@ import pytest
 from fakes.builders import DAY, NOW, TARGET, resource, rule
 from reaper.case import Case, Finding, Outcome, Owner, Price, Step
 from reaper.errors import ReaperError
-from reaper.ledger.rows import visit_columns, visit_from_row
+from reaper.ledger.rows import Recalled, visit_columns, visit_from_row
 from reaper.model import Result, State, StepName, Target, Verdict
 from reaper.snooze import links as snooze_links
 from reaper.snooze import pages
@@ -54,7 +54,7 @@ def test_the_page_shows_money_as_the_mail_did():
     visit = opened(finding(), signer=replace(OFFER, currency=euro)).visit
     stored = visit_from_row(visit_columns(visit), 1)
     assert stored == visit
-    body = pages.form_page(SnoozeForm(token="t"), stored, {}, NOW, {"shorten": True, "disown": True}).body
+    body = pages.form_page(SnoozeForm(token="t"), stored, Recalled(), NOW, {"shorten": True, "disown": True}).body
     assert "EUR 16.90 a day" in body
     assert "One US dollar is EUR 0.5 (ECB, 2026-11-01)." in body
     assert "$" not in body

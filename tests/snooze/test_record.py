@@ -10,6 +10,7 @@ import pytest
 from fakes.builders import DAY, NOW
 from fakes.histories import history_of
 from fakes.memory_ledger import InMemoryLedger
+from fakes.records import changed
 from fakes.snooze_requests import (
     ID,
     RESOURCE,
@@ -30,6 +31,7 @@ from fakes.snooze_requests import (
 )
 from reaper.ledger import opening
 from reaper.ledger.forget import forget_address
+from reaper.record import Snooze
 from reaper.snooze import links, pages
 from reaper.snooze.handler import handle_request
 from reaper.snooze.request import Request
@@ -60,7 +62,7 @@ def test_the_form_shows_the_resource_and_the_choices(ledger: InMemoryLedger):
 
 def test_an_unreadable_memory_is_never_overwritten(ledger: InMemoryLedger):
     key, rows = ledger.stored_key(ID), ledger.memory_store.rows
-    rows[key] = broken = replace(rows[key], columns={"snoozed_until": "next summer"})
+    rows[key] = broken = replace(rows[key], columns={"document": "next summer"})
     assert look(ledger).status == 200
     for reply in (send(ledger, shorten="yes"), send(ledger, do="disown")):
         assert (reply.status, reply.failed) == (503, True)
@@ -91,8 +93,7 @@ def test_sending_the_form_snoozes_and_records_who_and_why(ledger: InMemoryLedger
     record = remembered(ledger)
     assert (reply.status, record.until) == (200, datetime(2026, 11, 24, 11, tzinfo=UTC))
     assert (record.by, record.reason, record.at) == ("jo@example.com", "demo on Monday", NOW)
-    before = replace(record, snoozed_until=None, snoozed_at=None, snoozed_by=None, snooze_reason=None, version=1)
-    assert before == replace(WARNED, version=1)
+    assert ledger.record(ID, NOW) == replace(WARNED, version=1), "only its own row is written"
     assert "until Tue 24 Nov 2026, 11:00 UTC" in Page(reply.body).text
     [entry] = history_of(ledger, ID)
     assert (entry.id, entry.when, entry.what, entry.by) == (ID, NOW, "kept", "jo@example.com")
@@ -131,10 +132,8 @@ def test_a_longer_snooze_stays_unless_shortened(ledger: InMemoryLedger):
 def snoozed_by(by: str) -> InMemoryLedger:
     """A ledger with a month's snooze that was given by that person."""
     ledger = mailed()
-    month = replace(
-        WARNED, snoozed_until=pages.snooze_end(NOW, 30), snoozed_at=NOW, snoozed_by=by, notified_owner="jo@example.com"
-    )
-    assert ledger.write_record(ID, month, 0, NOW)
+    assert ledger.write_record(ID, WARNED, 0, NOW)
+    assert ledger.write_snooze(ID, Snooze(until=pages.snooze_end(NOW, 30), at=NOW, by=by), 0, NOW)
     return ledger
 
 
@@ -169,7 +168,7 @@ def test_a_link_to_a_forgotten_address_stores_and_shortens_nothing_of_it():
 
 def test_a_click_after_forget_stores_nothing_of_the_person_again(ledger: InMemoryLedger):
     send(ledger, days="1")
-    assert [row.error for row in forget_address(ledger, "jo@example.com")] == ["", "", ""]
+    assert [row.error for row in forget_address(ledger, "jo@example.com")] == ["", "", "", ""]
     send(ledger, days="7")
     record = remembered(ledger)
     assert (record.until, record.by) == (pages.snooze_end(NOW, 7), "the holder of the link")
@@ -209,7 +208,7 @@ def test_each_resource_is_kept_no_longer_than_its_own_rule_allows():
 def test_one_failed_choice_hides_no_other():
     ledger = warned(visit_of(3))
     key, rows = ledger.stored_key(f"{ID}-2"), ledger.memory_store.rows
-    rows[key] = replace(rows[key], columns={"snoozed_until": "next summer"})
+    rows[key] = replace(rows[key], columns={"document": "next summer"})
     reply = send(ledger, rows=[1, 2, 3])
     text = Page(reply.body).text
     assert (reply.status, reply.failed) == (200, True)
@@ -227,7 +226,7 @@ def test_not_mine_is_recorded_with_its_history(ledger: InMemoryLedger):
     reply = send(ledger, do="disown", days="", reason="I left that team")
     record = remembered(ledger)
     assert (reply.status, "“churn” is marked as not yours" in Page(reply.body).text) == (200, True)
-    assert record == replace(WARNED, disowned_by="jo@example.com", disowned_at=NOW, version=2)
+    assert record == Snooze(disowned_by="jo@example.com", disowned_at=NOW, version=1)
     [entry] = history_of(ledger, ID)
     assert (entry.what, entry.by) == ("disowned", "jo@example.com")
     assert entry.because == "its owner said that it isn't theirs: I left that team"
@@ -251,8 +250,8 @@ def test_a_mail_to_a_stand_in_offers_no_not_mine():
 
 def test_an_old_mail_does_not_replace_the_present_owners_not_mine():
     ledger = mailed()
-    lee = replace(WARNED, notified_owner="lee@example.com", disowned_by="lee@example.com", disowned_at=NOW)
-    assert ledger.write_record(ID, lee, 0, NOW)
+    assert ledger.write_record(ID, changed(WARNED, to="lee@example.com"), 0, NOW)
+    assert ledger.write_snooze(ID, Snooze(disowned_by="lee@example.com", disowned_at=NOW), 0, NOW)
     assert "This was said before" in Page(send(ledger, do="disown").body).text
     assert remembered(ledger).disowned_by == "lee@example.com"
 
@@ -319,7 +318,7 @@ def test_a_lost_race_is_retried_and_keeps_the_winners_fields():
     ledger = ContendedLedger(3)
     assert send(ledger).status == 200
     record = remembered(ledger)
-    assert (record.until, record.notice.reminded_at, record.version) == (pages.snooze_end(NOW, 7), NOW, 4)
+    assert (record.until, record.disowned_at, record.version) == (pages.snooze_end(NOW, 7), NOW, 4)
 
 
 def test_losing_every_race_is_a_503():

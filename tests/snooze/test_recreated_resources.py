@@ -8,19 +8,18 @@ from datetime import datetime, timedelta
 import pytest
 
 from fakes.builders import DAY, HOUR, NOW
-from fakes.judged_cases import case, move
+from fakes.judged_cases import after_judging, case, counted, move, with_snooze
+from fakes.records import a_record
 from reaper.case import Case
 from reaper.idle_period import MAX_CLOCK_SKEW
 from reaper.model import State, StepName
-from reaper.planning.possible_actions import with_snooze
-from reaper.record import Record, Snooze
-from reaper.record_updates import after_judging
+from reaper.record import Record, Snooze, Snoozes
 
 
-def snooze_memory(ago: timedelta | None) -> Record:
+def snoozed(ago: timedelta | None, until: datetime = NOW + 7 * DAY) -> tuple[Record, Snoozes]:
     """Kept for another week, by a click so long ago."""
     at = None if ago is None else NOW - ago
-    return Snooze(until=NOW + 7 * DAY, at=at, by="jo", reason="demo")
+    return Record(), Snoozes(own=Snooze(until=until, at=at, by="jo", reason="demo"))
 
 
 def made(created: datetime | None, state: State = State.IDLE) -> Case:
@@ -40,12 +39,14 @@ def made(created: datetime | None, state: State = State.IDLE) -> Case:
 )
 def test_a_snooze_does_not_protect_a_recreated_resource(created, ago, expected):
     of = made(None if created is None else NOW - created)
-    assert move(of, snooze_memory(ago)) is expected
-    assert (with_snooze(of, snooze_memory(ago), NOW).verdict.state is State.IDLE) is (expected is StepName.WARN)
+    assert move(of, snoozed(ago)) is expected
+    assert (with_snooze(of, snoozed(ago), NOW).verdict.state is State.IDLE) is (expected is StepName.WARN)
 
 
-@pytest.mark.parametrize("state", [State.IDLE, State.ACTIVE, State.UNKNOWN])
-def test_a_recreated_resources_old_snooze_is_cleared(state):
-    record = after_judging(made(NOW - DAY, state), snooze_memory(2 * DAY), NOW)
-    assert (record.until, record.at, record.by, record.reason) == (None, None, None, None)
-    assert after_judging(made(NOW - 3 * DAY, state), snooze_memory(2 * DAY), NOW + HOUR).by == "jo"
+@pytest.mark.parametrize("state", [State.IDLE, State.UNKNOWN])
+def test_the_end_of_a_recreated_resources_old_snooze_voids_no_notice(state):
+    warned = a_record(warned_at=NOW - 3 * HOUR)
+    ended = snoozed(2 * DAY, NOW - 2 * HOUR)[1]
+    for created, notice in ((NOW - DAY, warned.notice), (NOW - 3 * DAY, None)):
+        of = made(created, state)
+        assert (counted(of, (warned, ended)).notice, after_judging(of, (warned, ended)).notice) == (notice, notice)

@@ -8,17 +8,19 @@ from datetime import timedelta
 
 import pytest
 
+from fakes.records import an_act
 from reaper.aws.functions.alarms import is_left_to_another, run_on_alarms
 from reaper.aws.functions.event import AlarmedEndpoint
 from reaper.case import Report
 from reaper.coverage import OWN
-from reaper.ledger.rows import Unfinished
 from reaper.ledger.unreached import UNREACHED_ROW
 from reaper.model import Mode, StepName, Target
 from reaper.notices.summary_mail import SUMMARY_ROW
 from reaper.pending import holds
 from reaper.pending.holds import Breaker, HoldRow, row_columns
+from reaper.pending.unfinished import add_open_target, open_targets
 from reaper.policy.file import load_policy
+from reaper.record import Record
 from reaper_sandbox.aws.account import Account
 from workflow.conftest import DAY, NOW, Scene
 
@@ -152,20 +154,12 @@ def test_what_is_outside_the_deployment_is_dropped_and_counted(scene: Scene, out
 
 def test_an_alarm_run_leaves_open_actions_elsewhere_to_the_scheduled_run(scene: Scene):
     place, now = Target(cloud="aws", account="210987654321", region="us-east-1"), scene.server.now
-    hint = Unfinished(
-        target=place,
-        id="arn:aws:sagemaker:us-east-1:210987654321:endpoint/x",
-        kind="sagemaker-endpoint",
-        name="x",
-        region="us-east-1",
-        owner="ana@example.com",
-        action=StepName.STOP,
-        run="r",
-        at=now,
-    )
-    scene.ledger.add_unfinished(hint)
+    id_ = "arn:aws:sagemaker:us-east-1:210987654321:endpoint/x"
+    opened = Record(act=an_act(StepName.STOP, now, "r", id=id_, owner="ana@example.com"))
+    assert scene.ledger.write_record(id_, opened, 0, now)
+    add_open_target(scene.ledger, place)
     alarm_run(scene, alarmed())
-    assert scene.ledger.unfinished(place, now) == [hint]
+    assert (open_targets(scene.ledger), scene.ledger.record(id_, now)) == ([place], replace(opened, version=1))
 
 
 def test_a_region_that_the_sdk_does_not_know_hides_no_other_alarm(scene: Scene):

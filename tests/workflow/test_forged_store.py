@@ -20,6 +20,7 @@ from reaper.handover import Acted, Decided, Decision
 from reaper.model import Account as SweptAccount
 from reaper.model import Mode, Result, Status, StepName
 from reaper.policy.file import POLICY_CHANGED, load_policy
+from reaper.record import Snooze
 from reaper.workflow import lease
 from reaper.workflow.lease import RUN_LEASE, RunLease
 from reaper.workflow.store import ACT_ITEMS, DECIDED
@@ -120,7 +121,7 @@ def test_forged_office_hours_stop_at_max_acts(scene: Scene):
 
 
 def test_an_action_under_another_resources_name_is_refused(due: Scene):
-    """Its intent would be in one row, and its hint, its outcome and its mail would be about another resource."""
+    """Its intent would be in one record, and its outcome and its mail would be about another resource."""
     run_id = due.workflow.decided()
 
     def renamed(decided: Decided) -> Decided:
@@ -146,9 +147,8 @@ def use_it(scene: Scene, run_id: str) -> None:
 def snooze(scene: Scene, run_id: str) -> None:
     for region in REGIONS:
         resource_id, now = Account(scene.server, region=region).arn(f"endpoint/quiet-{region}"), scene.server.now
-        record = scene.ledger.record(resource_id, now)
-        snoozed = replace(record, snoozed_until=now + timedelta(days=9), snoozed_at=now, snoozed_by="ana@example.com")
-        assert scene.ledger.write_record(resource_id, snoozed, record.version, now)
+        snooze = Snooze(until=now + timedelta(days=9), at=now, by="ana@example.com")
+        assert scene.ledger.write_snooze(resource_id, snooze, 0, now)
 
 
 @pytest.mark.parametrize("protect", [tag_keep, use_it, snooze])

@@ -8,11 +8,13 @@ from datetime import timedelta
 
 import pytest
 
+from fakes.records import an_act
 from reaper.coverage import SKIPPED
 from reaper.handover import load_observed
-from reaper.ledger.rows import Unfinished
 from reaper.model import Mode, Result, Status, StepName, Target
+from reaper.pending.unfinished import add_open_target
 from reaper.policy.file import load_policy
+from reaper.record import Record
 from reaper.report.figures import run_figures
 from reaper.run import run
 from reaper.workflow.lease import LEASE_ROW
@@ -92,19 +94,10 @@ def test_a_run_that_only_looks_after_a_place_that_left_is_skipped(due: Scene):
     for target in TARGETS:
         assert due.ledger.take_lease(target, "a living run", due.server.now, timedelta(minutes=15))
     left = replace(TARGETS[0], region="ap-south-1")
-    due.ledger.add_unfinished(
-        Unfinished(
-            target=left,
-            id="arn:aws:sagemaker:ap-south-1:123456789012:endpoint/gone",
-            kind="sagemaker-endpoint",
-            name="gone",
-            region="ap-south-1",
-            owner=None,
-            action=StepName.STOP,
-            run="an earlier run",
-            at=due.server.now,
-        )
-    )
+    id_, now = "arn:aws:sagemaker:ap-south-1:123456789012:endpoint/gone", due.server.now
+    done = an_act(StepName.STOP, now, "an earlier run", id=id_, name="gone", region="ap-south-1", result=Result.DONE)
+    assert due.ledger.write_record(id_, Record(act=done), 0, now)
+    add_open_target(due.ledger, left)
     report = due.workflow.run()
     assert [row.error for row in report.coverage if row.kind == "runs"] == [SKIPPED]
 

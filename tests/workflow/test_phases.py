@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from fakes.records import an_act
 from fakes.workflow_runs import folder_store
 from reaper import record_updates
 from reaper.case import Report
@@ -143,7 +144,7 @@ def test_a_repeated_decide_leaves_open_actions_of_its_run_open(due: Scene):
     run_id, now = due.workflow.decided(), due.server.now
     resource_id = Account(due.server, region=REGIONS[0]).arn(f"endpoint/quiet-{REGIONS[0]}")
     record = due.ledger.record(resource_id, now)
-    begun = record_updates.before_action(record, record_updates.BegunAction(action=StepName.STOP, run=run_id, at=now))
+    begun = record_updates.before_action(record, an_act(StepName.STOP, now, run_id, id=resource_id))
     assert due.ledger.write_record(resource_id, begun, record.version, now)
     (due.home / "runs" / run_id / DECIDED).unlink()
     due.workflow.decide(run_id)

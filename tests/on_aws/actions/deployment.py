@@ -80,8 +80,8 @@ class AwsDeployment(FakeDeployment):
 
     def result(self, resource_id: str) -> Result | None:
         """The result of the last action on a resource, as the ledger has it."""
-        record = self.ledger.recall([resource_id], self.now).get(resource_id)
-        return record.act.result if record else None
+        act = self.ledger.record(resource_id, self.now).act
+        return act.result if act else None
 
 
 def is_change(call: Call) -> bool:

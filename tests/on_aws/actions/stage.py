@@ -12,6 +12,7 @@ from typing import Any
 import boto3
 
 from fakes.memory_ledger import InMemoryLedger
+from fakes.records import an_act
 from on_aws.conftest import DAY, HOUR, NOW
 from reaper import registry
 from reaper.acting.contract import (
@@ -28,11 +29,10 @@ from reaper.acting.manifest import Archive, require_own_form
 from reaper.acting.permit import CallPermit
 from reaper.aws.session import CloudSession
 from reaper.case import Blocked
-from reaper.ledger.rows import Unfinished
 from reaper.model import Resource, StepName, Target
 from reaper.observation import Observation, Window
 from reaper.pending.intents import Intent
-from reaper.record import Record
+from reaper.record import NO_SNOOZES, Record
 from reaper_sandbox.aws.server import Server
 
 RUNS = count(2)
@@ -113,14 +113,11 @@ class Stage:
         """The core's permit, over a ledger of its own. A look after a wait is a look at the resource alone."""
         functions, ledger = registry.action_functions(self.kind), InMemoryLedger()
         ledger.write_record(resource.id, Record(), 0, NOW)
-        hint = Unfinished(
-            target=resource.target, id=resource.id, kind=self.kind, name=resource.name, region=resource.region, owner=None,
-            action=move, run="r1", at=NOW,
-        )  # fmt: skip
+        act = an_act(move, NOW, "r1", id=resource.id, kind=self.kind, name=resource.name, region=resource.region)
         return CallPermit(
-            resource=resource, read=lambda: functions.read_now(self.cloud(), resource),
+            resource=resource, snoozes=NO_SNOOZES, read=lambda: functions.read_now(self.cloud(), resource),
             look_again=lambda now: None,
-            own_intent=Intent(before=Record(), written=Record(), hint=hint),
+            own_intent=Intent(id=resource.id, before=Record(), act=act),
             ledger=ledger,
             clock=lambda: NOW,
             require_lease=lambda: None,

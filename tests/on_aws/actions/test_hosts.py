@@ -8,6 +8,7 @@ from datetime import date, timedelta
 
 import pytest
 
+from fakes.records import an_act
 from on_aws.actions import deployment as wired
 from on_aws.actions.deployment import COMPONENT, ENDPOINT, AwsDeployment, announced, finding, later, on_call
 from on_aws.actions.stage import Barred, Stage
@@ -15,6 +16,7 @@ from on_aws.conftest import DAY, NOW
 from reaper.calendars.terms import Calendar
 from reaper.model import Result, State, StepName
 from reaper.notices.message import Audience
+from reaper.pending.unfinished import open_targets
 from reaper.policy.file import load_policy
 from reaper.record import Snooze
 from reaper_sandbox.aws import scaled
@@ -173,17 +175,14 @@ def test_a_host_gets_undated_notices_while_components_are_on_it(account: Account
 
 
 def snooze(deployment: AwsDeployment, id_: str, until: timedelta) -> None:
-    row = deployment.ledger.record(id_, deployment.now)
-    written = {"snoozed_until", "snoozed_at"}
     snoozed = Snooze(until=deployment.now + until, at=deployment.now)
-    assert deployment.ledger.write_record(id_, snoozed, row.version, deployment.now, written)
+    assert deployment.ledger.write_snooze(id_, snoozed, 0, deployment.now)
 
 
 def disown(deployment: AwsDeployment, id_: str) -> None:
     """Fay says that it isn't hers."""
-    row = deployment.ledger.record(id_, deployment.now)
     said = Snooze(disowned_by="fay@example.com", disowned_at=deployment.now)
-    assert deployment.ledger.write_record(id_, said, row.version, deployment.now, {"disowned_by", "disowned_at"})
+    assert deployment.ledger.write_snooze(id_, said, 0, deployment.now)
 
 
 def under(deployment: AwsDeployment, more: str) -> None:
@@ -280,11 +279,11 @@ def test_an_open_action_on_its_host_blocks_a_component(account: Account, server:
 
     def begin() -> None:
         before = deployment.ledger.record(id_, deployment.now)
-        row = replace(before, last_action=StepName.DELETE, last_action_at=deployment.now, last_action_run="other")
+        row = replace(before, act=an_act(StepName.DELETE, deployment.now, "other", id=id_))
         assert deployment.ledger.write_record(id_, row, before.version, deployment.now)
 
     operation = "DescribeInferenceComponent" if when == "before the look" else "DescribeModel"
-    on_call(server, lambda call: call.operation == operation, begin)
+    on_call(server, lambda call: call.operation == operation and bool(open_targets(deployment.ledger)), begin)
     outcome = finding(deployment.sweep(), "one").outcome
     assert (outcome.result, outcome.because) == (Result.REFUSED, "an action on its host isn't settled yet")
     assert deployment.changes() == []

@@ -36,7 +36,7 @@ def test_undo_recreates_an_app_with_its_own_tags_only(account: Account, stage: S
     undone = stage.undo(manifest)
     app = account.contents.apps[KEY]
     assert (app.status, app.resources, app.tags) == ("InService", {"InstanceType": "ml.g5.xlarge"}, {"owner": "ana"})
-    assert undone.not_restored == ("Running kernels and unsaved work in record are lost.",)
+    assert undone.not_restored == ("Running kernels and unsaved work in memory are lost.",)
 
 
 def test_undoing_waits_for_the_deletion_to_end(account: Account, stage: Stage, server: Server):
