@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from fakes.builders import DAY, NOW, resource, rule
-from fakes.records import a_record
 from fakes.sample_findings import finding, occasion, only, report
 from reaper.case import Coverage, Finding, Outcome, Report
 from reaper.model import AnnouncedAction, Mode, Result, State, Status, StepName
@@ -17,6 +16,7 @@ from reaper.notices import admin_summary, owner_notice
 from reaper.notices.message import MAX_SHORT_SUBJECT
 from reaper.planning import dates
 from reaper.policy import office_hours
+from reaper.record import Notice
 
 OFFICE = replace(office_hours.parse_hours("mon-fri 07:00-17:00", "UTC"), by_rule=True)
 EVENING = NOW.replace(hour=20)
@@ -40,9 +40,9 @@ def _in_hours(name: str, *, force: bool = False, **fields: Any) -> Finding:
 def _subject(*findings: Finding) -> str:
     """Of the one mail about them, to an owner who has known of the office hours for three days."""
     enrolled = {
-        f.case.resource.id: a_record(
+        f.case.resource.id: Notice(
             warned_at=EVENING - 3 * DAY,
-            announced=AnnouncedAction.HOURS,
+            action=AnnouncedAction.HOURS,
             hours=dates.hours_digest(f.case.rule.hours),
             to=f.case.owner.address,
             receipt="r",
@@ -50,7 +50,7 @@ def _subject(*findings: Finding) -> str:
         for f in findings
         if f.case.rule.hours and f.step.name is StepName.REMIND
     }
-    return only(owner_notice.owner_notices(findings, occasion(now=EVENING, recalled=enrolled))).subject
+    return only(owner_notice.owner_notices(findings, occasion(now=EVENING, notified=enrolled))).subject
 
 
 def test_a_stop_in_use_is_not_hidden_by_a_past_stop():

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from fakes.builders import DAY, NOW, resource, rule
-from fakes.records import a_record
 from fakes.sample_findings import CLIPPED, finding, occasion, only, report
 from reaper.case import Evidence, Finding, Outcome
 from reaper.model import AnnouncedAction, Ceiling, Confidence, Mode, Result, Role, State, StepName
@@ -23,6 +22,7 @@ from reaper.notices.owner_notice import MAX_DETAILED, MAX_ROWS
 from reaper.planning import dates
 from reaper.policy import office_hours
 from reaper.policy.schema import Owners
+from reaper.record import Notice
 from reaper.snooze.links import LinkSigner, open_visit
 from reaper.snooze.token import Keys
 from reaper.text import format_time
@@ -232,7 +232,7 @@ def test_admins_standing_in_are_not_referred_to_themselves():
 )
 def test_the_grace_runs_from_the_first_notice(warned: Any, date_text: str):
     item = finding(move=StepName.REMIND)
-    message = only(owner_notice.owner_notices([item], occasion(recalled={item.case.resource.id: a_record(warned_at=warned)})))
+    message = only(owner_notice.owner_notices([item], occasion(notified={item.case.resource.id: Notice(warned_at=warned)})))
     assert message.text.count(f"It will be scaled in {date_text}") == 2
     page = message.html.partition("</title>")[2]
     assert page.count(f"will be scaled in {date_text}") + page.count(f"will be scaled in</b> {date_text}") == 3
@@ -392,14 +392,14 @@ def busy(now: datetime = EVENING) -> tuple[Finding, NoticeContext]:
         acts={StepName.STOP: None, StepName.START: None},
     )
     item = replace(item, case=replace(item.case, resource=resource(kind="sagemaker-notebook", id="nb", name="nb")))
-    record = a_record(
+    notice = Notice(
         warned_at=now - 3 * DAY,
-        announced=AnnouncedAction.HOURS,
+        action=AnnouncedAction.HOURS,
         hours=dates.hours_digest(HOURS),
         to=item.case.owner.address,
         receipt="r",
     )
-    return item, occasion(now=now, recalled={"nb": record})
+    return item, occasion(now=now, notified={"nb": notice})
 
 
 def test_a_stop_of_something_in_use_is_the_headline_of_its_notice():
@@ -419,7 +419,7 @@ def test_a_stop_of_something_in_use_is_promised_for_the_same_day_only():
 def test_a_first_mail_about_office_hours_says_that_they_are_new():
     finding, when = busy()
     message = only(
-        owner_notice.owner_notices([replace(finding, step=replace(finding.step, name=StepName.WARN))], replace(when, recalled={}))
+        owner_notice.owner_notices([replace(finding, step=replace(finding.step, name=StepName.WARN))], replace(when, notified={}))
     )
     assert message.subject == "1 ML resource will be stopped outside office hours from Sat 21 Nov: nb"
 

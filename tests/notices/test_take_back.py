@@ -18,6 +18,7 @@ from reaper import idle_period, record_updates
 from reaper.errors import CloudError, Reason
 from reaper.handover import Decided, Observed, dump, load_decided, load_observed
 from reaper.model import Mode, State, StepName
+from reaper.record import NO_SNOOZES, Claim, Correction
 
 
 def wrongly_warned(owner: str = "jo@example.com") -> FakeDeployment:
@@ -45,7 +46,7 @@ def test_a_wrong_notice_is_void_and_its_addressee_is_told_once():
         deployment.now += HOUR
     record = deployment.record("churn")
     assert corrections(deployment) == [("jo@example.com", SUBJECT)]
-    assert (record.notice.warned_at, record.correction.hour, record.correction.to) == (None, None, None)
+    assert (record.notice, record.correction) == (None, None)
     [text] = [m.text for m in deployment.channel.messages if m.subject == SUBJECT]
     assert "used on Sat 21 Nov 2026, 07:00 UTC. The notice of Sat 21 Nov 2026, 10:17 UTC no longer counts." in text
 
@@ -108,7 +109,7 @@ def test_use_that_arrives_after_the_notice_has_lapsed_is_told_too():
     deployment.cloud.things["churn"].uses.append(NOW + HOUR)
     deployment.now += 2 * HOUR
     deployment.sweep()
-    assert (deployment.record("churn").notice.warned_at, corrections(deployment)) == (None, [])
+    assert (deployment.record("churn").notice, corrections(deployment)) == (None, [])
     deployment.cloud.things["churn"].uses.append(NOW - 3 * HOUR)
     deployment.now += HOUR
     deployment.sweep()
@@ -159,7 +160,7 @@ def test_a_dead_channel_loses_no_correction():
     deployment = wrongly_warned()
     deployment.channel.is_closed = True
     deployment.sweep()
-    assert deployment.record("churn").notice.warned_at is None, "void at once"
+    assert deployment.record("churn").notice is None, "void at once"
     deployment.now += HOUR
     deployment.sweep()
     deployment.channel.is_closed = False
@@ -260,12 +261,12 @@ def test_exactly_use_within_the_claimed_time_proves_it_wrong(bits: int, since: i
     start = NOW - 200 * HOUR
     claimed = min(start + since * HOUR + timedelta(minutes=minutes), NOW)
     until = min(claimed + length * HOUR, NOW)
-    record = a_record(warned_at=until, claimed_since=claimed, claimed_until=until, claimed_to="jo@example.com")
+    record = a_record(warned_at=until, claim=Claim(since=claimed, until=until, to="jo@example.com"))
     busy = replace(case(State.ACTIVE), busy_from=start, busy_hours=bits)
     busy = replace(busy, resource=replace(busy.resource, created=start))
     wrong = [start + i * HOUR for i in range(200) if bits >> i & 1]
     wrong = [hour for hour in wrong if claimed <= hour and hour + HOUR <= until]
-    assert idle_period.wrong_hour(busy, record) == (wrong[-1] if wrong else None)
-    judged = record_updates.after_judging(busy, record, NOW + HOUR)
-    assert (judged.correction.hour, judged.correction.to) == ((wrong[-1], "jo@example.com") if wrong else (None, None))
+    assert idle_period.wrong_hour(busy, record.claim) == (wrong[-1] if wrong else None)
+    judged = record_updates.after_judging(busy, record, NO_SNOOZES, NOW + HOUR)
+    assert judged.correction == (Correction(hour=wrong[-1], at=until, to="jo@example.com") if wrong else None)
     assert idle_period.without_wrong_notice(busy, judged, NOW + HOUR) == judged, "once"

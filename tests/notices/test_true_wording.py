@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from fakes.builders import DAY, HOUR, NOW, resource, rule
-from fakes.records import a_record
 from fakes.sample_findings import finding, occasion, only, report
 from reaper import text
 from reaper.case import Coverage, Finding, Outcome, Step
@@ -19,6 +18,7 @@ from reaper.notices import owner_notice
 from reaper.notices.admin_summary import admin_summary, compose_summary
 from reaper.notices.message import MAX_SUBJECT, Message
 from reaper.policy import office_hours
+from reaper.record import Notice
 from reaper.report.table import WIDE
 from reaper.report.text import render
 
@@ -78,8 +78,8 @@ def test_a_summary_comes_as_often_as_its_rule_says(every: timedelta, promised: s
     fields = {"rule": rule(hours=BERLIN, remind_every=every), "acts": BOTH}
     assert promised in owner_mail(finding("nb", **fields)).text
     item = finding("nb", move=StepName.REMIND, **fields)
-    known = {item.case.resource.id: a_record(warned_at=NOW - every, hours="x", not_before=NOW - every)}
-    letter = owner_notice._letter([item], True, occasion(recalled=known))
+    known = {item.case.resource.id: Notice(warned_at=NOW - every, hours="x", not_before=NOW - every)}
+    letter = owner_notice._letter([item], True, occasion(notified=known))
     assert owner_notice._hours_headline(letter) == f"{named}: office hours apply to 1 ML resource"
 
 

@@ -203,12 +203,15 @@ def test_nothing_but_its_own_markers_is_ever_changed(deployment):
     changing = [call for call in server.calls if not call.operation.startswith(READS)]
     assert {call.action for call in changing} == {
         "dynamodb:PutItem",
-        "dynamodb:UpdateItem",
         "dynamodb:DeleteItem",
         "s3:PutObject",
     }
     keys = [(call.params.get("Item") or call.params.get("Key")) for call in changing if call.service == "dynamodb"]
-    assert {key["pk"]["S"] for key in keys} == {"state#doctor", "record#doctor", "lease#doctor/doctor/-"}
+    assert {(key["pk"]["S"], key["sk"]["S"]) for key in keys} == {
+        ("state#doctor", "-"),
+        ("record#other", "doctor"),
+        ("lease#doctor/doctor/-", "-"),
+    }
     assert {item["pk"]["S"] for item in table.scan(TableName="ledger")["Items"]} == {"state#doctor"}
     stored = [row["Key"] for row in s3.list_objects_v2(Bucket="bucket")["Contents"]]
     assert {key.rpartition("/")[0] for key in stored} == {"manifests/doctor", "reports/doctor"}

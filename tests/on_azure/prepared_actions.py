@@ -28,11 +28,9 @@ from reaper.acting.permit import CallPermit
 from reaper.azure.session import CloudSession
 from reaper.case import Blocked
 from reaper.errors import ActionWithdrawn, CloudError
-from reaper.ledger.rows import Unfinished
 from reaper.model import Resource, StepName
 from reaper.pending.intents import Intent
-from reaper.record import Record
-from reaper.record_updates import BegunAction
+from reaper.record import NO_RECORD, NO_SNOOZES, Act
 from reaper_sandbox.azure.server import Server
 
 
@@ -71,36 +69,29 @@ class PreparedAction:
         return registry.action_functions(self.resource.kind)
 
     @property
-    def written(self) -> Record:
-        """The row with its intent."""
-        begun = BegunAction(
-            action=self.manifest.action,
-            run=self.manifest.run,
-            at=self.manifest.at,
-            created=self.resource.created,
-            changes=self.functions.side_changes(self.manifest),
-        )
-        return record_updates.before_action(Record(), begun)
-
-    def permit(self) -> CallPermit:
-        """The real permit, over a ledger in which nothing happens."""
-        ledger, one, manifest = InMemoryLedger(), self.resource, self.manifest
-        ledger.write_record(one.id, self.written, 0, NOW)
-        hint = Unfinished(
-            target=one.target,
+    def act(self) -> Act:
+        """Its intent."""
+        one, manifest = self.resource, self.manifest
+        return Act(
+            action=manifest.action,
+            at=manifest.at,
+            run=manifest.run,
             id=one.id,
             kind=one.kind,
             name=one.name,
             region=one.region,
-            owner=None,
-            action=manifest.action,
-            run=manifest.run,
-            at=NOW,
+            created=one.created,
+            changes=self.functions.side_changes(manifest),
         )
-        own_intent = Intent(before=Record(), written=self.written, hint=hint)
+
+    def permit(self) -> CallPermit:
+        """The real permit, over a ledger in which nothing happens."""
+        ledger, one = InMemoryLedger(), self.resource
+        ledger.write_record(one.id, record_updates.before_action(NO_RECORD, self.act), 0, NOW)
         return CallPermit(
             resource=one,
-            own_intent=own_intent,
+            snoozes=NO_SNOOZES,
+            own_intent=Intent(id=one.id, before=NO_RECORD, act=self.act),
             ledger=ledger,
             clock=lambda: NOW,
             read=lambda: self.functions.read_now(self.cloud.without_cache(), one),
@@ -137,7 +128,7 @@ class PreparedAction:
 
     def put_back(self) -> PutBackResult:
         """What the executor does after a failure, and the next run after a crash."""
-        return put_back(self.resource, self.written, self.functions, self.cloud.without_cache())
+        return put_back(self.resource, self.act, self.functions, self.cloud.without_cache())
 
 
 def prepare_action(

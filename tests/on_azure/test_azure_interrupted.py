@@ -6,7 +6,6 @@ Whole runs in mode enforce over TLS.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -15,6 +14,7 @@ from on_azure.enforcing import Killed, Scene, idle_cluster, idle_deployment, idl
 from reaper.acting import restore
 from reaper.model import Pause, Result
 from reaper.pending import stop_switch
+from reaper.record import Snooze
 from reaper_sandbox.azure import signals
 from reaper_sandbox.azure.fault import Fault, carried_out, cut, error, lost, on, throttled
 from reaper_sandbox.azure.request import Request
@@ -62,7 +62,7 @@ def test_traffic_taken_by_a_run_that_crashed_is_put_back(doomed: Scene):
     assert (finding.step.name, "an action on it was interrupted" in finding.step.because) == ("none", True)
     assert (methods(doomed), share(doomed), is_there(doomed)) == (["PUT", "PUT"], 100, True)
     record = doomed.one.record(doomed.thing)
-    assert (record.act.result, record.act.changes) == (Result.REFUSED, None)
+    assert (record.act.result, record.act.changes) == (Result.REFUSED, ())
     [mail] = doomed.one.mails()
     assert "its traffic was at 0%, and setting it back to 100% has begun" in mail
 
@@ -160,8 +160,7 @@ def paused(scene: Scene) -> None:
 
 def snoozed(scene: Scene) -> None:
     ledger, now = scene.one.ledger, scene.one.server.world.now
-    record = scene.one.record(scene.thing)
-    ledger.write_record(scene.thing.id, replace(record, snoozed_until=now + timedelta(days=3)), record.version, now)
+    ledger.write_snooze(scene.thing.id, Snooze(until=now + timedelta(days=3)), 0, now)
 
 
 def used(scene: Scene) -> None:
@@ -190,7 +189,7 @@ def test_what_happens_in_the_wait_puts_the_traffic_back(doomed: Scene, happens: 
     assert f"it was begun, then interrupted: {because}" in (finding.outcome.because or "")
     assert "setting it back to 100% has begun" in (finding.outcome.because or "")
     assert (methods(doomed), share(doomed), is_there(doomed)) == (["PUT", "PUT"], 100, True)
-    assert doomed.one.record(doomed.thing).act.changes is None
+    assert doomed.one.record(doomed.thing).act.changes == ()
 
 
 def test_a_change_between_two_requests_after_the_wait_ends_the_delete(doomed: Scene, server: Server):
@@ -310,4 +309,4 @@ def test_a_keep_tag_while_throttled_wins(server: Server, vision: Workspace):
     server.rules.append(guard)
     [finding] = scene.one.sweep().findings
     assert (finding.outcome.result, len(server.mutations)) == (Result.REFUSED, 1)
-    assert scene.one.record(scene.thing).act.action is None
+    assert scene.one.record(scene.thing).act is None

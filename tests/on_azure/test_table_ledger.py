@@ -8,11 +8,11 @@ import azurite
 from fakes import ledger_places
 from fakes.builders import HOUR, NOW
 from fakes.ledger_places import ARM, ARN, HERE, LedgerLocation
-from fakes.records import a_record
+from fakes.records import a_record, an_act
 from reaper.azure.stores.tables import MAX_KEY_CHARS, decode_key, encode_key, entity_key
 from reaper.errors import CloudError, Reason, SettingsError
 from reaper.ledger import opening
-from reaper.ledger.ledger import memory_key
+from reaper.ledger.ledger import record_key
 from reaper.record import Record
 
 
@@ -33,7 +33,7 @@ def ledger_location(connection_string: str) -> Iterator[LedgerLocation]:
 
 
 def partition_key(id: str) -> str:
-    return entity_key(memory_key(id))[0]
+    return entity_key(record_key(id))[0]
 
 
 def opened(ledger_location: LedgerLocation, connection_string: str):
@@ -88,24 +88,24 @@ def test_a_wrong_key_is_a_denied_call_that_names_the_permission(ledger_location,
 def test_what_is_old_is_looked_for_once_a_day(ledger_location):
     ledger = ledger_location.open_ledger()
     for n, when in enumerate([NOW, NOW + HOUR, NOW + 30 * HOUR]):
-        ledger.write_record(f"{ARM}-{n}", Record(), 0, when)
+        ledger.write_record(f"{ARM}-{n}", Record(act=an_act()), 0, when)
     assert ledger.forget_before(NOW + HOUR) == 1
     assert ledger_location.open_ledger().forget_before(NOW + 2 * HOUR) == 0
-    assert set(ledger.recall([f"{ARM}-{n}" for n in range(3)], NOW + 30 * HOUR)) == {f"{ARM}-1", f"{ARM}-2"}
+    assert set(ledger.recall([f"{ARM}-{n}" for n in range(3)], NOW + 30 * HOUR).readable) == {f"{ARM}-1", f"{ARM}-2"}
     assert ledger.forget_before(NOW + 25 * HOUR) == 1
-    assert set(ledger.recall([f"{ARM}-{n}" for n in range(3)], NOW + 30 * HOUR)) == {f"{ARM}-2"}
+    assert set(ledger.recall([f"{ARM}-{n}" for n in range(3)], NOW + 30 * HOUR).readable) == {f"{ARM}-2"}
 
 
 def test_a_day_far_ahead_does_not_keep_it_from_being_looked_for(ledger_location):
     ledger = ledger_location.open_ledger()
     ledger.forget_before(NOW + 9000 * HOUR)
-    ledger.write_record(ARM, Record(), 0, NOW)
+    ledger.write_record(ARM, Record(act=an_act()), 0, NOW)
     assert ledger.forget_before(NOW + HOUR) == 1
 
 
-def test_a_memory_that_is_too_large_is_an_error_and_not_a_lost_race(ledger_location):
+def test_a_record_that_is_too_large_is_an_error_and_not_a_lost_race(ledger_location):
     with pytest.raises(CloudError, match="entities/write"):
-        ledger_location.open_ledger().write_record(ARM, a_record(manifest_address="ä" * 40_000), 0, NOW)
+        ledger_location.open_ledger().write_record(ARM, a_record(receipt="ä" * 40_000), 0, NOW)
 
 
 def test_a_connection_string_that_cannot_be_read_is_refused():
@@ -127,7 +127,7 @@ def test_a_connection_string_of_another_account_is_not_used(address, host):
     ledger.close()
 
 
-def test_the_memories_of_a_subscription_lie_together():
+def test_the_records_of_a_subscription_lie_together():
     assert partition_key(ARM) == partition_key(ARM.upper().replace("/E/", "/other/")) == "record=200f0f"
     assert partition_key(ARN) == "record=20123456789012=20us-east-1"
     assert {partition_key(id) for id in ("/", "/providers/x", "plain", "a:b")} == {"record=20other"}
@@ -135,7 +135,7 @@ def test_the_memories_of_a_subscription_lie_together():
 
 @pytest.mark.parametrize("id", [ARM, ARN, "/", "a" * 5000, "/ä" * 900, "".join(map(chr, range(1, 300))), "\U0001f600" * 300])
 def test_keys_hold_only_what_table_storage_allows(id):
-    for key in (encode_key(id), *entity_key(memory_key(id))):
+    for key in (encode_key(id), *entity_key(record_key(id))):
         assert len(key) <= MAX_KEY_CHARS
         assert key.isascii()
         assert key.isprintable()

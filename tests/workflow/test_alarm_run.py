@@ -181,7 +181,7 @@ def test_an_open_action_is_left_to_the_scheduled_run(due: Scene, days: int):
 
     arn, now = Account(due.server).arn("endpoint/quiet-us-east-1"), due.server.now
     record = due.ledger.record(arn, now)
-    begun = record_updates.before_action(record, record_updates.BegunAction(action=StepName.STOP, run="a run that died", at=now))
+    begun = record_updates.before_action(record, an_act(StepName.STOP, now, "a run that died", id=arn))
     assert due.ledger.write_record(arn, begun, record.version, now)
     due.later(days=days)
     ran = alarm_run(due, alarmed())

@@ -39,11 +39,12 @@ PERMISSIONS = (
     "dynamodb:BatchGetItem",
     "dynamodb:GetItem",
     "dynamodb:PutItem",
-    "dynamodb:UpdateItem",
     "dynamodb:DeleteItem",
     "dynamodb:Query",
 )
-"""The permissions that the ledger needs on its table. `reaper forget` also needs `dynamodb:Scan`, which no role of the deployment has."""
+"""The permissions that the ledger needs on its table. `reaper forget` also needs `dynamodb:Scan` and `dynamodb:UpdateItem`, which no role of the
+deployment has.
+"""
 MAX_BATCH_KEYS = 100
 """The limit of BatchGetItem."""
 MAX_EMPTY_ROUNDS = 8
