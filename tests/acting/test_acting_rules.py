@@ -13,10 +13,11 @@ from fakes.builders import DAY, HOUR, TARGET
 from fakes.failing_ledger import FailingLedger
 from fakes.fake_cloud import STARTABLE
 from fakes.fake_deployment import POLICY, FakeDeployment, finding_of, only, policy
-from fakes.records import a_record, changed
+from fakes.records import a_record
 from reaper.ledger import lease
 from reaper.model import Mode, Result, StepName
 from reaper.notices.message import Audience
+from reaper.record import Snooze
 
 QUICK = POLICY.replace("idle_after: 24h", "idle_after: 4h")
 HOURS = '\nrules: [{name: office, hours: {on: "mon-fri 07:00-21:00", tz: UTC}}]'
@@ -43,9 +44,8 @@ def on_a_host() -> FakeDeployment:
 
 def snoozed(deployment: FakeDeployment, name: str, lasting: timedelta = DAY) -> None:
     """Its owner clicks on the link in a mail."""
-    record = deployment.record(name)
-    changed = changed(record, snoozed_until=deployment.now + lasting, snoozed_at=deployment.now, snoozed_by="lee@example.com")
-    assert deployment.ledger.write_record(deployment.cloud.id(name), changed, record.version, deployment.now)
+    snooze = Snooze(until=deployment.now + lasting, at=deployment.now, by="lee@example.com")
+    assert deployment.ledger.write_snooze(deployment.cloud.id(name), snooze, deployment.snooze(name).version, deployment.now)
 
 
 def at_first_call(deployment: FakeDeployment, what: Callable[[], None]) -> None:

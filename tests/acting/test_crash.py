@@ -1,6 +1,6 @@
-"""A sweep that ends in the middle of an action, before and after each of its eight steps, and a ledger that fails at each of them.
+"""A sweep that ends in the middle of an action, before and after each of its steps, and a ledger that fails at each of them.
 
-Whatever the step: the action is reported once with what is known, nothing is done twice, the hint disappears, no notice is lost or wrongly
+Whatever the step: the action is reported once with what is known, nothing is done twice, no target stays open, no notice is lost or wrongly
 kept, and `restore` works.
 """
 
@@ -8,24 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from fakes.builders import DAY, HOUR, TARGET
+from fakes.builders import DAY, HOUR
 from fakes.fake_cloud import FakeResource
 from fakes.fake_deployment import POLICY, FakeDeployment, policy
-from fakes.records import changed
 from reaper.acting import restore
 from reaper.errors import CloudError, Reason, SettingsError
 from reaper.model import AnnouncedAction, Mode, Result, StepName
 from reaper.notices.message import Audience
-from reaper.record import Record
+from reaper.pending.unfinished import open_targets
+from reaper.record import Record, Snooze
 
-STEPS = ("manifest", "hint", "intent", "permit", "call", "outcome", "mail", "history", "told", "unhint")
-"""The eight steps of an action, with the two that have two halves (a mail and its entry in the history; `told` and the hint) in both."""
-BEFORE_INTENT = {("before", "manifest"), ("after", "manifest"), ("before", "hint"), ("after", "hint"), ("before", "intent")}
+STEPS = ("target", "manifest", "intent", "permit", "call", "outcome", "mail", "history", "told")
+"""The steps of an action, from its target among the open ones to the record that its owner knows."""
+BEFORE_INTENT = {("before", "target"), ("after", "target"), ("before", "manifest"), ("after", "manifest"), ("before", "intent")}
 NOT_MADE = BEFORE_INTENT | {("after", "intent"), ("before", "permit"), ("after", "permit"), ("before", "call")}
 NOT_KNOWN = {
     ("after", "intent"),
@@ -51,9 +52,8 @@ class Tripwire:
     def __init__(self, deployment: FakeDeployment, snap: Callable[[str, str], None]) -> None:
         self.deployment, self.snap = deployment, snap
         self.meant = False
-        self._wire("remember", deployment.ledger, self._written)
-        self._wire("add_unfinished", deployment.ledger, lambda *args: "hint")
-        self._wire("remove_unfinished", deployment.ledger, lambda *args: "unhint")
+        self._wire("write_record", deployment.ledger, self._written)
+        self._wire("write_row", deployment.ledger, lambda name, *args: "target" if name == "open targets" else "")
         self._wire("add_history", deployment.ledger, lambda entry: "history" if entry.what == "told" else "")
         self._wire("recall", deployment.ledger, lambda *args: "permit" if self.meant and not deployment.cloud.log else "")
         self._wire("write", deployment.store, lambda *args: "manifest")
@@ -74,11 +74,9 @@ class Tripwire:
         setattr(of, name, wired)
 
     def _written(self, id_: str, record: Record, *args: Any) -> str:
-        if record.act.told_at:
-            return "told"
-        if record.act.result:
-            return "outcome"
-        return "intent" if record.act.run else ""
+        if record.act is None:
+            return ""
+        return "told" if record.act.told_at else "outcome" if record.act.result else "intent"
 
     def _called(self, call: str, name: str) -> None:
         self._at({"carry": "before", "carried": "after"}.get(call, ""), "call")
@@ -140,13 +138,13 @@ def test_a_killed_action_is_reported_once_and_never_repeated(when: str, step: st
     assert len(texts) == (2 if at in TWICE else 1), texts
     assert all(("isn't known" if at in NOT_KNOWN else sentence) in text for text in texts)
     assert len(deployment.cloud.log) == (0 if at in NOT_MADE - BEFORE_INTENT else 1)
-    assert deployment.ledger.unfinished(TARGET, deployment.now) == []
+    assert open_targets(deployment.ledger) == []
     record = deployment.record("churn")
     assert (record.act.result, bool(record.act.told_at)) == (
         Result.FAILED if at in NOT_KNOWN else Result.DONE,
         True,
     )
-    told_anew = record.notice.warned_at is not None and record.act.at is not None and record.notice.warned_at > record.act.at
+    told_anew = record.notice is not None and record.notice.warned_at > record.act.at
     assert told_anew is (at in NOT_MADE - BEFORE_INTENT), "its notice is used up, and what still runs is told of anew"
 
 
@@ -180,7 +178,7 @@ def test_the_notice_for_the_rest_counts_only_with_its_mail(when: str, step: str)
     deployment.sweep()
     at, record = (when, step), deployment.record("churn")
     if at in NOT_KNOWN:
-        assert record.notice.warned_at is None, "what may have been made is no part, and promises no rest"
+        assert record.notice is None, "what may have been made is no part, and promises no rest"
         return
     assert record.notice.action is AnnouncedAction.STOP
     assert record.notice.warned_at is not None
@@ -199,7 +197,7 @@ TROUBLES = [
     pytest.param(Reason.UNREACHABLE, "before", id="unreachable"),
     pytest.param(Reason.UNREACHABLE, "after", id="lost reply"),
 ]
-LEDGER = ("manifest", "hint", "intent", "permit", "outcome", "history", "told", "unhint")
+LEDGER = ("target", "manifest", "intent", "permit", "outcome", "history", "told")
 
 
 @pytest.mark.parametrize("action", ["stop", "delete"])
@@ -218,8 +216,8 @@ def test_a_ledger_failure_leaves_nothing_unreported_or_done_twice(trouble: Reaso
     [text] = about(deployment)
     assert ("was stopped" if action == "stop" else "was deleted") in text
     record = deployment.record("churn")
-    assert (record.act.result, record.notice.warned_at, bool(record.act.told_at)) == (Result.DONE, None, True)
-    assert deployment.ledger.unfinished(TARGET, deployment.now) == []
+    assert (record.act.result, record.notice, bool(record.act.told_at)) == (Result.DONE, None, True)
+    assert open_targets(deployment.ledger) == []
     assert restore.restore_resource(deployment.cloud.id("churn"), deployment.restore_context()).error is None
 
 
@@ -235,7 +233,7 @@ def test_a_run_killed_after_the_hours_mail_does_not_repeat_it():
     later(deployment)
     later(deployment)
     assert len(about(deployment)) == 1
-    assert deployment.ledger.unfinished(TARGET, deployment.now) == []
+    assert open_targets(deployment.ledger) == []
 
 
 def test_an_old_owners_mail_is_no_notice_for_the_new_owner():
@@ -258,27 +256,23 @@ def test_an_old_owners_mail_is_no_notice_for_the_new_owner():
     assert deployment.record("churn").act.told_at is not None
     [finding] = deployment.sweep_after(hours=1).findings
     assert (finding.step.name, finding.outcome.result) == (StepName.WARN, Result.FAILED)
-    assert deployment.record("churn").notice.warned_at is None
+    assert deployment.record("churn").notice is None
 
 
 def test_an_action_is_reported_if_a_snooze_beats_its_close():
     deployment = due("delete")
     broken(deployment, "after", "call", Killed())
-    id_, real, raced = deployment.cloud.id("churn"), deployment.ledger.remember, []
+    id_, real, raced = deployment.cloud.id("churn"), deployment.ledger.write_record, []
 
-    def remember(*args: Any, **named: Any) -> bool:
+    def write_record(*args: Any, **named: Any) -> bool:
         if not raced:
             raced.append(True)
             record = deployment.record("churn")
-            real(
-                id_,
-                changed(record, snoozed_until=deployment.now + DAY, snoozed_at=deployment.now),
-                record.version,
-                deployment.now,
-            )
+            deployment.ledger.write_snooze(id_, Snooze(until=deployment.now + DAY, at=deployment.now), 0, deployment.now)
+            real(id_, replace(record, seen_idle_at=deployment.now), record.version, deployment.now)
         return bool(real(*args, **named))
 
-    deployment.ledger.remember = remember  # type: ignore[method-assign]
+    deployment.ledger.write_record = write_record  # type: ignore[method-assign]
     later(deployment)
     assert len(about(deployment)) == 1
     assert deployment.record("churn").act.result is Result.FAILED
@@ -291,4 +285,4 @@ def test_a_run_in_a_lower_mode_reports_a_part_without_announcing_the_rest():
     deployment.sweep(Mode.NOTIFY)
     [text] = about(deployment)
     assert ("1 of 2 variants" in text, "The rest" in text) == (True, False)
-    assert deployment.record("churn").notice.warned_at is None
+    assert deployment.record("churn").notice is None

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import timedelta
-from functools import partial
 from typing import Any
 
 import pytest
@@ -13,14 +11,12 @@ import pytest
 from fakes.builders import DAY, HOUR
 from fakes.fake_cloud import FakeResource
 from fakes.fake_deployment import POLICY, FakeDeployment, due, only, policy
-from fakes.records import changed
 from reaper.case import Finding
 from reaper.errors import CloudError, Reason
-from reaper.ledger.update import update_record
 from reaper.model import AnnouncedAction, Mode, Result, StepName
 from reaper.notices.message import Audience
 from reaper.pending import holds, plan_file
-from reaper.record import Record
+from reaper.record import Record, Snooze
 from reaper.settings import Settings
 
 THEN = POLICY.replace("remind_every: 7d", "remind_every: 7d, then: {action: delete, after: 14d}")
@@ -100,9 +96,8 @@ def test_after_the_stop_a_new_notice_and_two_weeks_are_needed_once_it_was(what: 
 
 
 def snooze(deployment: FakeDeployment) -> None:
-    record, id_ = deployment.record("churn"), deployment.cloud.id("churn")
-    kept = changed(record, snoozed_until=deployment.now + HOUR, snoozed_at=deployment.now)
-    assert deployment.ledger.write_record(id_, kept, record.version, deployment.now)
+    snooze = Snooze(until=deployment.now + HOUR, at=deployment.now)
+    assert deployment.ledger.write_snooze(deployment.cloud.id("churn"), snooze, 0, deployment.now)
 
 
 def lose_row(deployment: FakeDeployment) -> None:
@@ -135,7 +130,7 @@ def test_a_stop_whose_mail_no_channel_accepts_announces_nothing():
     deployment = due(with_then())
     deployment.channel.is_closed = True
     assert only(deployment.sweep()).step.name is StepName.STOP
-    assert deployment.record("churn").notice.warned_at is None
+    assert deployment.record("churn").notice is None
     deployment.now += 3 * DAY
     deployment.channel.is_closed = False
     assert steps(deployment, 20)[-1] == (15, "delete")
@@ -182,8 +177,8 @@ def test_the_mail_about_a_stop_names_no_date_within_a_snooze(name: str, is_late:
 
     def snooze(*_: Any) -> None:
         at, until = deployment.now, deployment.now + 20 * DAY
-        change = partial(replace, snoozed_until=until, snoozed_at=at, snoozed_by="lee")
-        update_record(deployment.ledger, deployment.cloud.id(name), change, at)
+        snooze = Snooze(until=until, at=at, by="lee")
+        deployment.ledger.write_snooze(deployment.cloud.id(name), snooze, deployment.snooze(name).version, at)
 
     deployment.channel.is_closed = is_late
     deployment.cloud.fail_on = lambda call, _: snooze() if call == "carried" and not is_late else None
@@ -195,7 +190,7 @@ def test_the_mail_about_a_stop_names_no_date_within_a_snooze(name: str, is_late:
     mail = mails(deployment)[-1]
     assert "was scaled in" in mail
     assert "on or after" not in mail
-    assert deployment.record("churn").notice.action is None
+    assert deployment.record("churn").notice is None
     assert steps(deployment, 40) == [(20, "warn"), (27, "remind"), (34, "delete")]
 
 
@@ -210,7 +205,7 @@ def test_a_mail_that_is_sent_twice_counts_from_its_last_acceptance():
     deployment.channel.on_message = snap
     with pytest.raises(Killed):
         deployment.sweep()
-    assert deployment.record("churn").notice.warned_at is None
+    assert deployment.record("churn").notice is None
     deployment.now += DAY
     deployment.sweep()
     assert deployment.record("churn").notice.not_before == deployment.now + 14 * DAY
@@ -231,12 +226,12 @@ def test_a_mail_of_a_run_that_announces_nothing_is_no_notice_of_the_delete():
     deployment.sweep(Mode.NOTIFY)
     assert "was scaled in" in mails(deployment)[-1]
     assert "deleted" not in mails(deployment)[-1]
-    assert deployment.record("churn").notice.warned_at is None
+    assert deployment.record("churn").notice is None
 
 
 def test_a_rule_that_gets_a_then_after_the_stop_announces_the_delete_first():
     deployment = stopped(POLICY)
-    assert deployment.record("churn").notice.warned_at is None
+    assert deployment.record("churn").notice is None
     assert steps(deployment, 3) == [(1, "warn")]
     deployment.policy = policy(THEN)
     assert steps(deployment, 16) == [(1, "warn"), (8, "remind"), (15, "delete")]

@@ -55,7 +55,7 @@ def test_the_owner_gets_a_warning_with_the_date_and_then_the_stop(deployment):
 def test_a_stop_is_recorded_and_the_next_sweep_leaves_it_alone(deployment):
     due(deployment).sweep()
     record = deployment.record("churn")
-    assert (record.act.action, record.act.at, record.notice.warned_at) == (StepName.STOP, deployment.now, None)
+    assert (record.act.action, record.act.at, record.notice) == (StepName.STOP, deployment.now, None)
     assert record.act.manifest.address in deployment.store.texts
     finding = only(deployment.sweep_after(hours=1))
     assert finding.step.name is StepName.NONE
@@ -152,7 +152,7 @@ def test_a_denied_action_names_its_permission_and_is_tried_again(deployment):
     report = deployment.sweep()
     assert only(report).outcome.result is Result.FAILED
     assert [c.missing for c in report.coverage if c.kind == "acts"] == ["sagemaker:DeleteEndpoint"]
-    assert deployment.record("churn").act.action is None
+    assert deployment.record("churn").act is None
     deployment.cloud.fail_on = lambda call, name: None
     assert only(deployment.sweep_after(minutes=15)).outcome.result is Result.DONE
 
@@ -338,7 +338,7 @@ def test_what_was_gone_already_is_no_news_and_no_saving(deployment):
     assert [m for m in deployment.channel.messages[before:] if "saving" in m.subject or m.audience == "owners"] == []
 
 
-@pytest.mark.parametrize("what", ["remember", "add_history"])
+@pytest.mark.parametrize("what", ["write_record", "add_history"])
 def test_an_action_stays_done_if_the_ledger_fails_after_it(deployment, what):
     due(deployment)
     real = getattr(deployment.ledger, what)
@@ -358,11 +358,11 @@ def test_a_resource_gone_at_the_call_is_a_success_without_savings(deployment):
     due(deployment).cloud.before_call = lambda call, name: deployment.cloud.things.pop(name, None) if call == "carry" else None
     finding = only(deployment.sweep())
     assert finding.outcome == Outcome(result=Result.DONE, because="it no longer exists", already_done=True)
-    assert (deployment.cloud.log, deployment.record("churn").notice.warned_at) == ([], None)
+    assert (deployment.cloud.log, deployment.record("churn").notice) == ([], None)
 
 
 def test_a_ledger_of_a_newer_version_is_left_alone_and_the_report_says_so(deployment):
-    due(deployment).ledger.write_row("format", {"number": "3"}, deployment.ledger.read_row("format").version)
+    due(deployment).ledger.write_row("format", {"number": "4"}, deployment.ledger.read_row("format").version)
     before = deployment.record("churn")
     report = deployment.sweep()
     assert only(report).step.name is StepName.NONE

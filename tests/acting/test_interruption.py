@@ -21,6 +21,7 @@ from reaper.model import Mode, Pause, Result, StepName
 from reaper.notices.message import Audience
 from reaper.pending import holds, stop_switch
 from reaper.pending.holds import Breaker, HoldRow
+from reaper.pending.unfinished import open_targets, remove_open_targets
 
 
 class Killed(BaseException):
@@ -74,7 +75,7 @@ def test_a_side_change_without_its_action_is_put_back():
     assert "put back yet" not in summary
     for _ in range(3):
         deployment.sweep_after(minutes=30)
-    assert (len(mails(deployment)), deployment.ledger.unfinished(TARGET, deployment.now)) == (1, [])
+    assert (len(mails(deployment)), deployment.record("churn").act.told_at is not None) == (1, True)
 
 
 @pytest.mark.parametrize("at", ["lowered", "lower"])
@@ -174,12 +175,13 @@ def test_a_kind_that_this_version_does_not_know_is_reported(monkeypatch: pytest.
     assert deployment.record("churn").act.changes
 
 
-def test_an_interrupted_action_without_its_hint_is_settled_too():
+def test_an_interrupted_action_of_an_unlisted_target_is_settled_too():
     deployment = interrupted()
-    deployment.ledger.remove_unfinished(TARGET, deployment.cloud.id("churn"))
+    remove_open_targets(deployment.ledger, [TARGET])
     deployment.sweep()
     assert (deployment.cloud.things["churn"].minimum, len(mails(deployment))) == (2, 1)
-    assert deployment.ledger.unfinished(TARGET, deployment.now) == []
+    deployment.sweep()
+    assert open_targets(deployment.ledger) == []
 
 
 def test_an_interrupted_action_dated_ahead_waits_for_that_time():
@@ -198,7 +200,7 @@ def test_an_interrupted_action_dated_over_7_days_ahead_is_left_alone():
     deployment = interrupted()
     deployment.now = NOW - 9 * DAY
     deployment.sweep()
-    assert (deployment.cloud.put_back, deployment.record("churn").act.changes) == ([], None)
+    assert (deployment.cloud.put_back, deployment.record("churn").act.changes) == ([], ())
     assert "that date lies ahead, so what it changed stays as it is" in mails(deployment)[0]
 
 
@@ -206,8 +208,9 @@ def test_only_what_the_ledger_says_of_it_is_believed():
     deployment = interrupted()
 
     def forged(value: Any) -> Any:
-        hints = [replace(hint, kind="another", name="another", owner="mallory@example.com") for hint in value.interrupted]
-        return replace(value, interrupted=tuple(hints))
+        acts = [replace(each.act, kind="another", name="another", owner="mallory@example.com") for each in value.interrupted]
+        forged = [replace(each, act=act) for each, act in zip(value.interrupted, acts, strict=True)]
+        return replace(value, interrupted=tuple(forged))
 
     deployment.hand_over = lambda value: forged(value) if isinstance(value, Decided) else value
     deployment.sweep()
@@ -314,7 +317,7 @@ def test_a_restore_to_run_again_closes_it():
     context = replace(deployment.restore_context(), action_functions=lambda name: replace(ACTS, undo=unfinished))
     restore.restore_resource(deployment.cloud.id("churn"), context)
     record = deployment.record("churn")
-    assert (record.act.result, record.act.changes, bool(record.act.manifest.address)) == (Result.FAILED, None, True)
+    assert (record.act.result, record.act.changes, bool(record.act.manifest)) == (Result.FAILED, (), True)
 
 
 def test_an_action_that_fails_halfway_is_put_back_at_once():
@@ -332,7 +335,7 @@ def test_an_action_that_fails_halfway_is_put_back_at_once():
     assert (finding.outcome.result, finding.outcome.begun) == (Result.REFUSED, True)
     assert "its tags changed a moment ago" in (finding.outcome.because or "")
     assert (deployment.cloud.things["churn"].minimum, deployment.cloud.log) == (2, [])
-    assert deployment.record("churn").act.changes is None
+    assert deployment.record("churn").act.changes == ()
 
 
 def test_a_start_is_never_blocked():

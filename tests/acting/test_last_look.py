@@ -13,6 +13,7 @@ from fakes.fake_cloud import FakeResource
 from fakes.fake_deployment import POLICY, FakeDeployment, finding_of, policy
 from reaper.errors import CloudError, Reason
 from reaper.model import Result
+from reaper.record import Record
 
 CHANGES: dict[str, Callable[[FakeDeployment, FakeResource], Any]] = {
     "a keep tag": lambda deployment, thing: setattr(thing, "tags", {"reaper:keep": "true"}),
@@ -47,12 +48,13 @@ def happening(deployment: FakeDeployment, moment: str, change: Callable[[], Any]
             looked.append("changed")
             change()
 
-    def begun(entry: Any) -> None:
-        real(entry)
-        once("begun", entry.name)
+    def begun(id_: str, record: Record, *args: Any) -> bool:
+        if record.act and record.act.result is None:
+            once("begun", id_)
+        return real(id_, record, *args)
 
-    real = deployment.ledger.add_unfinished
-    deployment.ledger.add_unfinished = begun  # type: ignore[method-assign]
+    real = deployment.ledger.write_record
+    deployment.ledger.write_record = begun  # type: ignore[method-assign]
     deployment.cloud.before_call = once
     deployment.store.fail_on = once
     deployment.cloud.before_permit = lambda: once("permitted", "")
@@ -65,7 +67,7 @@ def test_a_change_between_two_reads_ends_the_action(moment: str, change: str):
     happening(deployment, moment, lambda: CHANGES[change](deployment, deployment.cloud.things["churn"]))
     outcome = finding_of(deployment.sweep(), "churn").outcome
     assert (outcome.result, deployment.cloud.log) == (Result.REFUSED, [])
-    assert deployment.record("churn").act.action is None
+    assert deployment.record("churn").act is None
     if moment in {"observe", "record"}:
         assert deployment.store.texts == {}, "the look ends with the resource, before anything is stored or written"
 

@@ -67,7 +67,7 @@ def test_a_lost_reply_leaves_the_intent_with_an_unknown_result(trouble):
     finding = only(deployment.sweep())
     assert (finding.outcome.result, finding.outcome.begun) == (Result.FAILED, True)
     record = deployment.record("churn")
-    assert (record.act.action, record.act.result, record.notice.warned_at) == (StepName.STOP, Result.FAILED, None)
+    assert (record.act.action, record.act.result, record.notice) == (StepName.STOP, Result.FAILED, None)
     assert record.act.manifest.address in deployment.store.texts
 
 
@@ -77,7 +77,7 @@ def test_a_refused_call_withdraws_the_intent_and_keeps_the_notice(trouble):
     before = deployment.record("churn").notice.warned_at
     failing(deployment, "carry", trouble)
     assert only(deployment.sweep()).outcome.begun is False
-    assert (deployment.record("churn").act.action, deployment.record("churn").notice.warned_at) == (None, before)
+    assert (deployment.record("churn").act, deployment.record("churn").notice.warned_at) == (None, before)
     deployment.cloud.fail_on = lambda call, name: None
     deployment.now += HOUR
     assert only(deployment.sweep()).outcome.result is Result.DONE
@@ -89,7 +89,7 @@ def once(deployment: FakeDeployment, name: str, answer: Callable[[Any], Any]) ->
 
     def lost(*args: Any, **named: Any) -> Any:
         written = real(*args, **named)
-        if name != "remember" or args[1].act.run:
+        if args[1].act:
             setattr(deployment.ledger, name, real)
             return answer(written)
         return written
@@ -104,9 +104,8 @@ def unanswered(written: Any) -> Any:
 @pytest.mark.parametrize(
     ("name", "answer"),
     [
-        pytest.param("add_unfinished", unanswered, id="of the hint"),
-        pytest.param("remember", unanswered, id="of the intent"),
-        pytest.param("remember", lambda written: False, id="of the intent, whose second try lost the race against the first"),
+        pytest.param("write_record", unanswered, id="of the intent"),
+        pytest.param("write_record", lambda written: False, id="of the intent, whose second try lost the race against the first"),
     ],
 )
 def test_an_intent_with_a_lost_reply_is_withdrawn_and_retried_later(name, answer):
@@ -115,8 +114,7 @@ def test_an_intent_with_a_lost_reply_is_withdrawn_and_retried_later(name, answer
     once(deployment, name, answer)
     finding = only(deployment.sweep())
     assert (finding.outcome.result, deployment.cloud.log) == (Result.REFUSED, [])
-    assert (deployment.record("churn").act.action, deployment.record("churn").notice.warned_at) == (None, before)
-    assert deployment.ledger.unfinished(finding.case.resource.target, deployment.now) == []
+    assert (deployment.record("churn").act, deployment.record("churn").notice.warned_at) == (None, before)
     deployment.now += HOUR
     assert only(deployment.sweep()).outcome.result is Result.DONE
     assert not [text for text in mails(deployment) if "isn't known" in text]
@@ -127,14 +125,14 @@ def test_no_call_is_made_if_the_lease_cannot_be_prolonged():
     real = deployment.ledger.take_lease
 
     def lease(*args: Any) -> bool:
-        if deployment.record("churn").act.run:
+        if deployment.record("churn").act:
             raise CloudError(Reason.UNREACHABLE, "dynamodb:PutItem", "no answer")
         return real(*args)
 
     deployment.ledger.take_lease = lease  # type: ignore[method-assign]
     finding = only(deployment.sweep())
     assert (finding.outcome.result, deployment.cloud.log) == (Result.REFUSED, [])
-    assert deployment.record("churn").act.action is None
+    assert deployment.record("churn").act is None
 
 
 def test_a_failure_before_any_permit_changed_nothing():
@@ -146,4 +144,4 @@ def test_a_failure_before_any_permit_changed_nothing():
     deployment.acts = replace(deployment.acts, perform=carry)
     finding = only(deployment.sweep())
     assert (finding.outcome.result, finding.outcome.begun) == (Result.FAILED, False)
-    assert deployment.record("churn").act.action is None
+    assert deployment.record("churn").act is None

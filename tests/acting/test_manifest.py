@@ -12,7 +12,8 @@ from fakes.builders import NOW, TARGET
 from reaper.acting import manifest
 from reaper.acting.contract import Manifest
 from reaper.errors import CloudError, SettingsError
-from reaper.model import ManifestReference, StepName
+from reaper.model import StepName
+from reaper.record import ManifestReference
 from reaper.stores.texts import FolderTexts
 
 SAVED = Manifest(

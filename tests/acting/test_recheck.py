@@ -8,12 +8,12 @@ import pytest
 
 from fakes.builders import DAY
 from fakes.fake_deployment import FakeDeployment, due, finding_of, only
-from fakes.records import changed
+from fakes.records import an_act
 from reaper.case import Outcome
 from reaper.errors import CloudError, Reason
 from reaper.model import Result, StepName
-from reaper.record import SideChange
-from reaper.record_updates import BegunAction, before_action
+from reaper.record import SideChange, Snooze
+from reaper.record_updates import before_action
 
 
 @pytest.fixture
@@ -33,10 +33,8 @@ def tagged(deployment: FakeDeployment, **tags: str) -> None:
 
 
 def snooze_by_owner(deployment: FakeDeployment) -> None:
-    id_ = deployment.cloud.id("churn")
-    record = deployment.ledger.record(id_, deployment.now)
-    snoozed = changed(record, snoozed_until=deployment.now + DAY, snoozed_by="lee@example.com")
-    assert deployment.ledger.write_record(id_, snoozed, record.version, deployment.now)
+    snooze = Snooze(until=deployment.now + DAY, by="lee@example.com")
+    assert deployment.ledger.write_snooze(deployment.cloud.id("churn"), snooze, 0, deployment.now)
 
 
 def changed(deployment: FakeDeployment) -> None:
@@ -148,9 +146,9 @@ def test_an_interrupted_action_in_its_rows_refuses_another(row):
     deployment.now += 3 * DAY
 
     def interrupted(call: str, name: str) -> None:
-        if (call, name) == ("look", "churn") and deployment.record(row).act.action is None:
+        if (call, name) == ("look", "churn") and deployment.record(row).act is None:
             record, change = deployment.record(row), SideChange(what="minimum", before=2, ours=0)
-            begun = BegunAction(action=StepName.STOP, run="another", at=deployment.now, changes=(change,))
+            begun = an_act(StepName.STOP, deployment.now, "another", changes=(change,))
             assert deployment.ledger.write_record(
                 deployment.cloud.id(row), before_action(record, begun), record.version, deployment.now
             )

@@ -11,12 +11,11 @@ from fakes.builders import DAY, HOUR
 from fakes.fake_cloud import DENIED
 from fakes.fake_deployment import POLICY, FakeDeployment, policy
 from fakes.records import a_record, changed
-from reaper import record_updates
 from reaper.acting import restore
 from reaper.acting.contract import Manifest
 from reaper.errors import CloudError, Reason, SettingsError
 from reaper.model import Result, StepName
-from reaper.record import ManifestReference, Record
+from reaper.record import ManifestReference, Record, Snooze
 
 
 def stopped(action: str = "stop", names: tuple[str, ...] = ("a", "b")) -> FakeDeployment:
@@ -70,10 +69,8 @@ def test_what_was_refused_or_failed_is_not_undone():
 
     def before_call(call: str, name: str) -> None:
         if call == "record" and name == "kept":
-            record = deployment.record(name)
-            deployment.ledger.write_record(
-                deployment.cloud.id(name), changed(record, snoozed_until=deployment.now + DAY), record.version, deployment.now
-            )
+            snooze = Snooze(until=deployment.now + DAY)
+            deployment.ledger.write_snooze(deployment.cloud.id(name), snooze, 0, deployment.now)
 
     deployment.cloud.fail_on, deployment.cloud.before_call = fail_on, before_call
     run = deployment.sweep().run.id
@@ -237,7 +234,9 @@ def test_a_manifest_elsewhere_is_never_used_or_named():
     id_, record = deployment.cloud.id("a"), deployment.record("a")
     elsewhere = (record.act.manifest.address or "").replace("s3://manifests/", "s3://evil/")
     deployment.store.texts[elsewhere] = deployment.store.texts[record.act.manifest.address or ""]
-    deployment.ledger.write_record(id_, replace(record, manifest_address=elsewhere), record.version, deployment.now)
+    deployment.ledger.write_record(
+        id_, changed(record, manifest=replace(record.act.manifest, address=elsewhere)), record.version, deployment.now
+    )
     for options in ({}, {"address": elsewhere, "is_trusted": True}):
         with pytest.raises(CloudError, match="isn't in REAPER_MANIFESTS") as raised:
             restore.restore_resource(id_, deployment.restore_context(), **options)
@@ -269,7 +268,7 @@ def test_an_unknown_member_of_a_record_stops_the_restore():
     id_, record = deployment.cloud.id("a"), deployment.record("a")
     address = record.act.manifest.address or ""
     deployment.store.texts[address] = deployment.store.texts[address].replace('"instance"', '"cosmos": 1, "instance"')
-    deployment.ledger.write_record(id_, replace(record, manifest_sha256=None), record.version, deployment.now)
+    deployment.ledger.write_record(id_, changed(record, manifest=None), record.version, deployment.now)
     result = restore.restore_resource(id_, deployment.restore_context(), address, is_trusted=True)
     assert "unknown member cosmos" in str(result.error)
     assert not deployment.cloud.things["a"].running_since
@@ -282,7 +281,7 @@ def acted_on_again(deployment: FakeDeployment, name: str = "a") -> Manifest:
     deployment.sweep()
     deployment.now += 3 * DAY
     deployment.sweep()
-    reference = record_updates.manifest_reference(deployment.record(name))
+    reference = deployment.record(name).act.manifest
     assert reference is not None
     return deployment.archive.read_manifest(reference)
 
@@ -307,7 +306,7 @@ def moved_elsewhere(deployment: FakeDeployment) -> None:
     record = deployment.record("a")
     deployment.ledger.write_record(
         deployment.cloud.id("a"),
-        replace(record, manifest=ManifestReference(address="s3://evil/x.json", sha256="0")),
+        changed(record, manifest=ManifestReference(address="s3://evil/x.json", sha256="0")),
         record.version,
         deployment.now,
     )
@@ -341,7 +340,7 @@ def test_a_swapped_link_of_a_chain_restores_the_rest_and_says_so():
     second = replace(latest, undo_state={**latest.undo_state, "part": 2})
     stored = deployment.archive.store_manifest(replace(second, run="run-5"), 9)
     record = deployment.record("a")
-    new = replace(record, manifest_address=stored.address, manifest_sha256=stored.sha256)
+    new = changed(record, manifest=stored)
     deployment.ledger.write_record(deployment.cloud.id("a"), new, record.version, deployment.now)
     deployment.store.texts[first.act.manifest.address or ""] += " "
     result = restore.restore_resource(deployment.cloud.id("a"), deployment.restore_context())

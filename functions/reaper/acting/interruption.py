@@ -17,6 +17,7 @@ from reaper.acting.task import OPERATION, ActContext, fresh_session
 from reaper.case import Coverage
 from reaper.coverage import failure_row
 from reaper.errors import ActionWithdrawn, CloudError, ReaperError, Reason, odd_replies_as_errors
+from reaper.ledger.ledger import place_of, record_key
 from reaper.ledger.rows import HistoryEntry
 from reaper.ledger.update import update_record
 from reaper.model import Resource, StepName
@@ -65,7 +66,7 @@ def _settle(named: Unfinished, context: ActContext) -> Unfinished | None:
     """The settled action; None if its record no longer has it. The record counts: what was handed over only names the resource."""
     now = context.clock()
     record = context.ledger.record(named.act.id, now)
-    if record.act is None or record.lost_manifest:
+    if record.act is None or record.lost_manifest or record_key(named.act.id).place != place_of(named.target):
         return None
     if not (intents.is_same_intent(record, named.act) and record_updates.is_interrupted(record)):
         return None

@@ -90,7 +90,7 @@ class Ledger:
         """What is retained at `now` about every resource in the target, listed or not: two queries. Those of these IDs that say another place
         are read by key as well.
         """
-        place = target.account.lower() if target.region is None else f"{target.account} {target.region}"
+        place = place_of(target)
         stored = [row for category in (Category.RECORD, Category.SNOOZE) for row in self.store.query(category, place)]
         # A long name may be shortened in the store.
         named = {Key(row.key.category, place, comparable_id(row.texts.get("id", row.key.name))): row for row in stored}
@@ -197,6 +197,11 @@ def target_from_text(text: str) -> Target:
     """The inverse of `target_text`. Raises ValueError for anything else."""
     cloud, account, region = text.split("/", 2)
     return Target(cloud=cloud, account=account, region=None if region == "-" else region)
+
+
+def place_of(target: Target) -> str:
+    """Where the records of a target's resources lie."""
+    return target.account.lower() if target.region is None else f"{target.account} {target.region}"
 
 
 def resource_keys(resource_id: str) -> tuple[Key, Key]:

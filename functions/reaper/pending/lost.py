@@ -76,11 +76,12 @@ def lost_because(record: Record) -> str:
     return f"the ledger doesn't know of an action on it that may be half done; its manifest is {record.lost_manifest}"
 
 
-def lost_actions_error(recalled: Recalled) -> CloudError | None:
-    """The error in the report about the resources with such an action; None if there are none."""
-    lost = [(resource_id, record) for resource_id, record in recalled.readable.items() if record.lost_manifest]
+def lost_actions_error(ids: Sequence[str], recalled: Recalled) -> CloudError | None:
+    """The error in the report about those resources with such an action; None if there are none."""
+    records = {id_: recalled.readable.get(same) for same, id_ in {comparable_id(id_): id_ for id_ in reversed(ids)}.items()}
+    lost = [(id_, record) for id_, record in records.items() if record and record.lost_manifest]
     if not lost:
         return None
-    (resource_id, record), more = lost[0], f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""
+    (resource_id, record), more = lost[-1], f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""
     fix = f"read it, then `reaper restore {resource_id} --trust-manifest` settles it"
     return CloudError(Reason.PARTIAL, "act", f"{resource_id}: {lost_because(record)}; {fix}{more}")

@@ -97,7 +97,7 @@ def recall_and_settle(
     _add_unreadable(recalled.errors, rows)
     if failed := unfinished.closed_actions_error([each for one in settled for each in one.closed]):
         add_failure_row(rows, failure_row("acts", failed))
-    if unsettled := lost.lost_actions_error(recalled):
+    if unsettled := lost.lost_actions_error(intents.ids_with_hosts(cases), recalled):
         rows.append(failure_row("acts", unsettled))
     return recalled, settled
 
