@@ -2,7 +2,7 @@
 
 usage: accounts.py [--accounts 60] [--endpoints 12] [--regions 1 4] [--idle 5] [--before CHECKOUT] [--no-write]
 
-The organization is simulated in another process, so the record and CPU time are the command's alone. Each region of an account has
+The organization is simulated in another process, so the memory and CPU time are the command's alone. Each region of an account has
 `--endpoints` endpoints. With `--before`, a checkout of an earlier commit sweeps the same accounts. The exit status is 1 if any verdict is wrong.
 """
 

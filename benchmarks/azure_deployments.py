@@ -2,7 +2,7 @@
 
 usage: azure_deployments.py [--deployments 150 1000 5000] [--idle 5 25] [--workspaces 50] [--latency 30] [--before CHECKOUT] [--no-write]
 
-The subscription is simulated in another process, so the record and CPU time are the command's alone. `--idle` is the percentage of deployments
+The subscription is simulated in another process, so the memory and CPU time are the command's alone. `--idle` is the percentage of deployments
 that are silent; most of these are idle, the others young or without metrics. With `--before`, a checkout of an earlier commit sweeps the same
 subscription, and every finding must be the same but for its dates. The exit status is 1 if any verdict is wrong.
 """

@@ -61,7 +61,7 @@ def summary(row: Mapping[str, Any]) -> str:
 
 
 def _rows(wanted: Fleet, policy: str, ledger: bool) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The sweeps of one fleet: an audit without record, then two in mode notify that share a ledger."""
+    """The sweeps of one fleet: an audit without memory, then two in mode notify that share a ledger."""
     with serving(wanted) as cloud, tempfile.TemporaryDirectory() as folder:
         for sweep in ["audit", *(["first", "second"] if ledger else [])]:
             took, states = _swept(cloud, Path(folder), POLICIES[policy], sweep != "audit")

@@ -33,8 +33,8 @@ wall, cpu = time.perf_counter(), time.process_time()
 try:
     exec(sys.argv[1])
 finally:
-    record = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(json.dumps([time.perf_counter() - wall, time.process_time() - cpu, record, len(sys.modules)]), file=sys.stderr)
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps([time.perf_counter() - wall, time.process_time() - cpu, memory, len(sys.modules)]), file=sys.stderr)
 """
 
 
@@ -44,8 +44,8 @@ def once(code: str, checkout: Path) -> tuple[float, float, float, int]:
     environ = {**os.environ, "PYTHONPATH": paths, "AWS_DEFAULT_REGION": "us-east-1"}
     command = [sys.executable, "-c", TIMER, code]
     completed = subprocess.run(command, env=environ, cwd=checkout, capture_output=True, text=True, check=True)
-    wall, cpu, record, modules = json.loads(completed.stderr.splitlines()[-1])
-    return wall, cpu, record, modules
+    wall, cpu, memory, modules = json.loads(completed.stderr.splitlines()[-1])
+    return wall, cpu, memory, modules
 
 
 def measured(name: str, checkouts: dict[str, Path], times: int) -> dict[str, Any]:

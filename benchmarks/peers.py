@@ -2,7 +2,7 @@
 
 usage: peers.py [--endpoints 1000] [--latency 30]
 
-On the mixed fleet (one in fifty silent) calls, time and record are compared; on the hard one, and on the hard one without the
+On the mixed fleet (one in fifty silent) calls, time and memory are compared; on the hard one, and on the hard one without the
 right to read metrics, the verdicts. The others report idle endpoints only, so only these count: endpoints wrongly called idle, and idle
 endpoints that were missed.
 """

@@ -1,4 +1,4 @@
-"""The simulated cloud in a process of its own, so that its record and CPU time are not the sweep's, and a way to measure a command against it.
+"""The simulated cloud in a process of its own, so that its memory and CPU time are not the sweep's, and a way to measure a command against it.
 
 usage: sandbox.py mixed|night|hard|day COUNT SHARE LATENCY NOW [--denied]     (this is how `serving` starts it)
 """
@@ -47,7 +47,7 @@ class Fleet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Took:
-    """What one command took. `mb` is the peak of its record, `calls` what reached the cloud, by action, `status` how it ended."""
+    """What one command took. `mb` is the peak of its memory, `calls` what reached the cloud, by action, `status` how it ended."""
 
     wall: float
     cpu: float

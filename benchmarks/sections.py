@@ -9,7 +9,7 @@ from results import Renderer, Row, measured, table
 HEAD = """# Results
 
 Written by the scripts in this folder; rows that weren't measured again stay as they were. The simulated cloud counts the calls, not the
-process that made them. CPU time and peak record are those of the measured process alone. Wall times depend on how quiet the machine was,
+process that made them. CPU time and peak memory are those of the measured process alone. Wall times depend on how quiet the machine was,
 because cloud and command share its cores. Reproduce them with `make bench`, `make bench-peers` and `python benchmarks/imports.py`.
 """
 REAPER = "reaper"
@@ -37,7 +37,7 @@ def endpoints(rows: Mapping[str, Row]) -> str:
 
 `make bench` (parts of it: `python benchmarks/endpoints.py --endpoints 1000 --idle 0`). {measured(rows)}
 Each call takes {_latency(rows)} ms more. *Silent* endpoints show no invocations. Most are idle, the others asynchronous, serverless,
-young or without metrics. *audit* has no record. *first* and *second* are two sweeps in mode notify with one SQLite ledger, messages
+young or without metrics. *audit* has no memory. *first* and *second* are two sweeps in mode notify with one SQLite ledger, messages
 included. *goal*: 0.04 calls for each endpoint, and 2 for each silent one (1 in the second sweep, but asynchronous endpoints, hosts and pools
 need 2 in each), and 2 for each one that a price rule may match and that was silent for as long as that rule requires (0 in the second).
 *wrong*: verdicts that differ from those that the fleet was built for.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -26,7 +25,6 @@ from fakes.builders import DAY, HOUR, NOW, TARGET
 from fakes.failing_ledger import FailingLedger
 from fakes.fake_cloud import ACTS, STARTABLE, FakeCloud, FakeResource, FakeSession
 from fakes.fake_deployment import FakeDeployment
-from fakes.records import changed
 from fakes.reference_model import GRACES, SILENCES, Knobs, Oracle, address
 from reaper.acting import restore
 from reaper.acting.contract import Manifest, unchanged
@@ -37,7 +35,6 @@ from reaper.handover import Decided
 from reaper.model import Mode, Pause, Result, Status, StepName
 from reaper.notices.message import Message
 from reaper.pending import holds, stop_switch
-from reaper.record import Record
 
 GAMES, SOAK_GAMES, ROUNDS = 60, 300, 5
 """A round of games begins from one seed."""
@@ -331,7 +328,7 @@ class Deployment(RuleBasedStateMachine):
             name = can[which % len(can)]
             if name in self.cloud.things:
                 self.cloud.things[name].refused = refused
-            manifest = self.deployment.record(name).act.manifest.address or ""
+            manifest = self.manifest_of(name)
             if swapped:
                 self.swapped(name, manifest)
             self.restored(name, manifest)
@@ -339,10 +336,15 @@ class Deployment(RuleBasedStateMachine):
 
     def is_restorable(self, name: str) -> bool:
         """Whether something was done to it that stands."""
-        if name in self.oracle.garbled or not self.deployment.record(name).act.manifest.address:
+        if name in self.oracle.garbled or not self.manifest_of(name):
             return False
         thing = self.cloud.things.get(name)
         return thing is None or thing.running_since is None or thing.variants < thing.whole
+
+    def manifest_of(self, name: str) -> str:
+        """The address of the manifest that its record names; empty if it names none."""
+        act = self.deployment.record(name).act
+        return act.manifest.address if act and act.manifest else ""
 
     def swapped(self, name: str, manifest: str) -> None:
         """Somebody replaces the manifest by one of a better machine."""
@@ -366,7 +368,7 @@ class Deployment(RuleBasedStateMachine):
             self.wrong.append(f"{name} could not be restored: {result}")
         elif result.undone.run_again:
             SEEN["again"] += 1
-            if self.deployment.record(name).act.manifest.address != manifest:
+            if self.manifest_of(name) != manifest:
                 self.wrong.append(f"{name} is not all back, and its manifest is forgotten")
         else:
             SEEN["restored"] += 1
@@ -472,22 +474,14 @@ class Deployment(RuleBasedStateMachine):
         """Its owner clicks on the link and keeps it for some days, unless it is kept for longer."""
         until = self.deployment.now + (1 + self.trial.which) * DAY
 
-        def keep(record: Record) -> Record:
-            if record.until and record.until > until:
-                return record
-            self.oracle.snoozes.setdefault(thing.name, []).append((self.deployment.now, until))
-            return changed(record, snoozed_until=until, snoozed_by="lee@example.com")
-
-        self.write_record(thing.name, keep)
-
-    def remember(self, name: str, change: Callable[[Record], Record]) -> None:
-        """Written to the ledger by another process, which nothing fails for."""
-        if name in self.oracle.garbled:
+        if thing.name in self.oracle.garbled:
             return
-        self.oracle.ahead.pop(name, None)
         inner, self.inner = self.inner, True
-        record = self.deployment.record(name)
-        assert self.ledger.write_record(self.cloud.id(name), change(record), record.version, self.deployment.now)
+        snooze = self.deployment.snooze(thing.name)
+        if not snooze.until or snooze.until <= until:
+            self.oracle.snoozes.setdefault(thing.name, []).append((self.deployment.now, until))
+            kept = replace(snooze, until=until, by="lee@example.com")
+            assert self.ledger.write_snooze(self.cloud.id(thing.name), kept, snooze.version, self.deployment.now)
         self.inner = inner
 
     def before_call(self, call: str, name: str) -> None:

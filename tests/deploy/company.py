@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -49,8 +49,20 @@ channels: [{type: ses, from: reaper@example.com, region: us-east-1}]
 """
 ENDPOINTS = {"kinds": ["sagemaker-endpoint"], "regions": ["us-east-1"]}
 """A run over less, which is quicker."""
-MOVED = ("idle_since", "last_seen_idle_at", "warned_at", "reminded_at", "act_not_before")
 CONTEXT = lambda_context("target")
+
+
+def days_pass(ledger: Ledger, ids: Iterable[str], days: int = 4) -> None:
+    """The ledger as if everything in it had been written so many days earlier: the functions read the real clock."""
+    now = datetime.now(UTC)
+
+    def moved(stored: Any, *names: str) -> Any:
+        return replace(stored, **{name: at - timedelta(days=days) for name in names if (at := getattr(stored, name))})
+
+    for id_, known in ledger.recall(ids, now).readable.items():
+        notice = known.notice and moved(known.notice, "warned_at", "reminded_at", "not_before")
+        earlier = replace(moved(known, "idle_since", "seen_idle_at"), notice=notice)
+        assert ledger.write_record(id_, earlier, known.version, now)
 
 
 @dataclass
@@ -92,10 +104,7 @@ class Company:
 
     def days_pass(self, report: Mapping[str, Any], days: int = 4) -> None:
         """The ledger as if everything in it had been written so many days earlier: the functions read the real clock."""
-        book, now = self.ledger, datetime.now(UTC)
-        for id_, known in book.recall([f["id"] for f in report["findings"]], now).items():
-            moved = {name: at - timedelta(days=days) for name in MOVED if (at := getattr(known, name))}
-            assert book.remember(id_, replace(known, **moved), known.version, now)
+        days_pass(self.ledger, [f["id"] for f in report["findings"]], days)
 
     def due(self) -> None:
         """Have the owner notified of everything, in one process, and let the grace period pass."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,7 +14,7 @@ import pytest
 
 from deploy import policies, sam
 from deploy.bus import Buses, alarm, buses, metric
-from deploy.company import DAY, FORGOTTEN, HUB, MOVED, OWNER, REGIONS, RESEARCH, deploy, endpoint_name, seed
+from deploy.company import DAY, FORGOTTEN, HUB, OWNER, REGIONS, RESEARCH, days_pass, deploy, endpoint_name, seed
 from deploy.hub import hub
 from deploy.principals import OWN_KEY, TEST_KEY, Principals, principals
 from deploy.pythons import python
@@ -60,12 +60,8 @@ class Scene:
         return {call.action for call in asked if not call.operation.startswith(READS)}
 
     def days_pass(self) -> None:
-        """The ledger as if everything in it had been written four days earlier: the function reads the real clock."""
-        book, now = opening.open_ledger("dynamodb://ledger", {}), datetime.now(UTC)
         ids = [Account(self.server, account).arn(f"endpoint/{name}") for account, name in ((HUB, HERE), (RESEARCH, THERE))]
-        for id_, known in book.recall(ids, now).items():
-            moved = {name: at - 4 * DAY for name in MOVED if (at := getattr(known, name))}
-            assert book.remember(id_, replace(known, **moved), known.version, now)
+        days_pass(opening.open_ledger("dynamodb://ledger", {}), ids)
 
 
 def published(ran: Invocation) -> list[dict[str, Any]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,7 +10,7 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 
-from deploy import sam
+from deploy import company, sam
 from deploy.principals import OWN_KEY, TEST_KEY, Principals, principals
 from deploy.pythons import python
 from deploy.runtime import Invocation, Runtime
@@ -146,13 +145,8 @@ def steps(invocation: Invocation) -> dict[str, tuple[str, str, str | None]]:
     return {f["name"]: (f["step"], f["outcome"], f["error"]) for f in invocation.answer["findings"]}
 
 
-def days_pass(answer: dict[str, Any], days: int) -> None:
-    """The ledger as if everything in it had been written so many days earlier: the function itself reads the real clock."""
-    book, now = opening.open_ledger("dynamodb://ledger", {}), datetime.now(UTC)
-    for id_, known in book.recall([f["id"] for f in answer["findings"]], now).items():
-        when = ("idle_since", "last_seen_idle_at", "warned_at", "reminded_at", "act_not_before")
-        moved = {name: at - timedelta(days=days) for name in when if (at := getattr(known, name))}
-        assert book.remember(id_, replace(known, **moved), known.version, now)
+def days_pass(answer: dict[str, Any]) -> None:
+    company.days_pass(opening.open_ledger("dynamodb://ledger", {}), [f["id"] for f in answer["findings"]])
 
 
 def test_notice_stop_and_delete_work_under_exactly_the_templates_rights(bundle, libraries, server, fleet, environ, guard):
@@ -160,7 +154,7 @@ def test_notice_stop_and_delete_work_under_exactly_the_templates_rights(bundle, 
         first = runtime.invoke({}, seconds=600)
         assert {name: move for name, (move, _, _) in steps(first).items() if move not in {"warn", "none"}} == {"office": "start"}
         assert state(fleet) == {**BEFORE, "notebooks": {"nb": "InService", "office": "InService"}}
-        days_pass(first.answer, 4)
+        days_pass(first.answer)
         second = runtime.invoke({}, seconds=600)
     outcomes = {name: rest for name, (move, *rest) in steps(second).items() if move in {"stop", "delete"}}
     assert outcomes == {name: ["done", None] for name in DUE}
@@ -187,7 +181,7 @@ def test_autoscaling_of_what_is_kept_is_never_touched(bundle, libraries, server,
     """IAM sees a scalable target's own tags, not those of what it scales: here the code alone stands in the way."""
     with Runtime(python(sam.RUNTIME), libraries, bundle, HANDLER, environ) as runtime:
         first = runtime.invoke({}, seconds=600)
-        days_pass(first.answer, 4)
+        days_pass(first.answer)
         contents = fleet.contents
         for record in (*contents.endpoints.values(), *contents.components.values()):
             record.tags = {"reaper:keep": "true"}
@@ -218,7 +212,7 @@ def test_lowered_by_hand_to_an_audit_it_could_not_act_even_if_it_tried(
 ):
     with Runtime(python(sam.RUNTIME), libraries, bundle, HANDLER, environ) as runtime:
         first = runtime.invoke({}, seconds=600)
-        days_pass(first.answer, 4)
+        days_pass(first.answer)
         before = state(fleet)
         audit = runtime.invoke({"mode": "audit"}, seconds=600)
     assert {name for name, (move, outcome, _) in steps(audit).items() if (move, outcome) == ("stop", "planned")}

@@ -29,6 +29,8 @@ __all__ = ["bundle", "libraries"]
 NOW = datetime.now(UTC)
 DAY = timedelta(days=1)
 TABLE = NAMES["LedgerTable.Arn"]
+PLACE = "123456789012 us-east-1"
+"""Where the records and snoozes of the account lie in the table."""
 POLICY = """
 version: 1
 owners: {tags: [owner], domains: [example.com], fallback: admins@example.com}
@@ -170,7 +172,7 @@ def test_every_kind_of_snooze_uses_all_that_the_page_may_do(bundle, libraries, s
         [finding] = runtime.invoke({}).answer["findings"]
     [link] = [link_match[0] for call in mails(server) if (link_match := LINK.search(json.dumps(call.params)))]
     path, [token] = urlsplit(link).path, parse_qs(urlsplit(link).query)["t"]
-    row = rows(server)[f"record#{finding['id']}"]
+    before = rows(server)
     keeping = guarded(server, cloudformation, {"SnoozePolicy"})
     started = len(server.calls)
     with Runtime(python(sam.RUNTIME), libraries, bundle, PAGE, environ) as runtime:
@@ -180,20 +182,22 @@ def test_every_kind_of_snooze_uses_all_that_the_page_may_do(bundle, libraries, s
 
         looked = [runtime.invoke(_event(method, path, f"t={token}")).answer["statusCode"] for method in ("GET", "HEAD")]
         first, again = send("days=3&reason=demo&name=Ana"), send("days=3")
-        server.rules.append(on("UpdateItem", lost(), times=1))
+        server.rules.append(on("PutItem", lost(), times=1))
         longer, shorter = send("days=7"), send("days=1&shorten=yes")
         disowned, taken_back = send("do=disown"), send("days=3")
-        after = rows(server)[f"record#{finding['id']}"]
-        forget(server, "state#format", f"record#{finding['id']}")
+        after = rows(server)
+        forget(server, "state#format", f"record#{PLACE}", f"snooze#{PLACE}")
         anew = send("days=2")
     assert (looked, first, again, longer, shorter, disowned, taken_back, anew) == ([200, 200], *([200] * 7))
     assert (keeping.denied, keeping.unused()) == ([], {"logs:CreateLogStream", "logs:PutLogEvents"})
-    assert {name for name in row if row[name] != after[name]} == {"expires", "touched", "version", "writer", "written"}
-    assert "state#format" not in rows(server), "only a sweep marks the ledger"
-    wrote = [wire.table_keys(call.params) for call in server.calls[started:] if call.operation == "UpdateItem"]
+    changed = {partition for partition, name in before | after if before.get((partition, name)) != after.get((partition, name))}
+    assert changed == {f"snooze#{PLACE}", f"history#{finding['id']}"}
+    assert ("state#format", "-") not in rows(server), "only a sweep marks the ledger"
+    wrote = [wire.table_keys(call.params) for call in server.calls[started:] if call.operation == "PutItem"]
     statements = {s["Sid"]: s for s in policies.statements(keeping.documents)}
     granted = statements["Keep"]["Condition"]["ForAllValues:StringEquals"]["dynamodb:Attributes"]
-    assert {name for keys in wrote for name in keys["dynamodb:Attributes"]} == set(granted)
+    kept = [keys["dynamodb:Attributes"] for keys in wrote if keys["dynamodb:LeadingKeys"] == [f"snooze#{PLACE}"]]
+    assert {name for names in kept for name in names} == set(granted)
 
 
 def table(server: Server) -> Any:
@@ -201,10 +205,10 @@ def table(server: Server) -> Any:
     return boto3.resource("dynamodb", **connection(server)).Table("ledger")
 
 
-def rows(server: Server) -> dict[str, dict[str, Any]]:
-    """All rows of the ledger, by partition key."""
+def rows(server: Server) -> dict[tuple[str, str], dict[str, Any]]:
+    """All rows of the ledger, by key."""
     with unguarded(server):
-        return {row["pk"]: row for row in table(server).scan()["Items"]}
+        return {(row["pk"], row["sk"]): row for row in table(server).scan()["Items"]}
 
 
 def forget(server: Server, *keys: str) -> None:

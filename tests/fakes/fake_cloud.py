@@ -1,4 +1,4 @@
-"""A cloud with one kind of resource in record, in the shape that both clouds have: used, stopped, started, deleted and restored.
+"""A cloud with one kind of resource in memory, in the shape that both clouds have: used, stopped, started, deleted and restored.
 
 It replaces kind, actions and session, so that plan, executor and ledger can be driven through thousands of sweeps. A resource always
 reports its true state; `fail_on` and `before_call` make calls fail or change the cloud in between.

@@ -121,6 +121,13 @@ def test_everything_else_about_a_resource_stays(ledger):
 
 
 @in_memory
+def test_the_address_is_gone_from_the_beginning_of_a_line(ledger):
+    ledger.write_record(ARN, a_record(acted=StepName.STOP, because=f"refused for\n{JO}"), 0, NOW)
+    assert [row.columns for row in forget_address(ledger, JO)] == [("act.because",)]
+    assert ledger.record(ARN, NOW).act.because == f"refused for\n{FORGOTTEN}"
+
+
+@in_memory
 def test_ids_and_addresses_of_manifests_stay(ledger):
     act = an_act(at=NOW, id=f"{ARN}-{JO}", name=JO, manifest=ManifestReference(address=f"s3://{JO}", sha256="0"))
     ledger.write_record(ARN, Record(act=act), 0, NOW)

@@ -28,7 +28,7 @@ NO_PLACE = Target(cloud="doctor", account="doctor")
 """The place of the lease: no sweep ever has it."""
 LEASE = timedelta(minutes=1)
 VERSION_THAT_NEVER_WAS = 2
-"""The doctor has no memory, so an update of its second version is refused by its condition and changes nothing."""
+"""The doctor has no record, so an update of its second version is refused by its condition and changes nothing."""
 LEDGER_ADVICE = "Set REAPER_LEDGER to sqlite:///path, dynamodb://table or table://account/table of an existing table."
 STORE_ADVICE = "Check the address, and whether this identity may write there."
 

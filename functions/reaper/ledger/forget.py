@@ -65,10 +65,13 @@ def forget_address(ledger: Ledger, address: str) -> Iterator[ForgottenRow]:
     """Remove the address from every row. Yields each row once it is done, and those that couldn't be changed. Raises CloudError."""
     # The address as a whole: not as a part of a longer one, but also as the beginning of a file that a folder of mails has.
     pattern = re.compile(rf"(?<![\w.+-]){re.escape(address)}(?!\w|\.\w|-(?!{MAIL_FILE_ENDING}))", re.IGNORECASE)
+    # Before it is read, a document has a backslash and a letter for a line's end, so only the address itself can be looked for.
+    mentioned = re.compile(re.escape(address), re.IGNORECASE)
     for number in range(MAX_PASSES):
         lost = []
         for row in ledger.store.scan():
-            outcome = _forget_in_row(row, pattern, ledger) if row.key.category in CATEGORIES else None
+            may_name = row.key.category in CATEGORIES and any(mentioned.search(text) for text in row.texts.values())
+            outcome = _forget_in_row(row, pattern, ledger) if may_name else None
             if outcome and outcome.error == CHANGED and number < MAX_PASSES - 1:
                 lost.append(outcome)
             elif outcome:
@@ -98,8 +101,6 @@ def _forget_in_document(
     row: Row, form: type[Record] | type[Snooze], pattern: re.Pattern[str], outcome: ForgottenRow, ledger: Ledger
 ) -> ForgottenRow | None:
     """Only what names a person or is free text is changed, never an ID or a name. Raises CloudError if it can't be read."""
-    if not any(pattern.search(text) for text in row.texts.values()):
-        return None
     document_form: Any = form
     noun: Record | Snooze = from_document(document_form, row, f"the {row.key.category} of {outcome.id}")
     changed: list[str] = []

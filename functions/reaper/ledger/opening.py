@@ -19,6 +19,10 @@ from reaper.ledger.update import write_until_accepted
 
 FORMAT, FORMAT_ROW = 3, "format"
 """The format that this version writes, and the named row that says so. It names the ledger's deployment, too."""
+START_OVER = (
+    "delete it (the file, or the rows of the table) to start over: notices, snoozes, the history and savings are lost, manifests stay, "
+    "and `reaper restore --manifest ADDRESS --trust-manifest` still undoes an action"
+)
 MAX_DEPLOYMENT = 1024
 MODULE_BY_SCHEME = {
     "memory": "reaper.ledger.sqlite",
@@ -88,10 +92,9 @@ def require_known_format(ledger: Ledger) -> NamedRow:
     number = row.values.get("number", str(FORMAT))
     if number != str(FORMAT):
         is_older = number.isdecimal() and int(number) < FORMAT
-        lost = "delete its rows to start over: notices, snoozes, history and savings are lost, and `reaper restore --manifest` still undoes actions"
-        remedy = lost if is_older else "install a newer version"
         raise SettingsError(
-            f"the ledger has format {number}, but this version of ML Idle Reaper only knows format {FORMAT}; {remedy}"
+            f"the ledger has format {number}, but this version of ML Idle Reaper only knows format {FORMAT}; "
+            f"{START_OVER if is_older else 'install a newer version'}"
         )
     owner = row.values.get("deployment", ledger.deployment)
     if ledger.deployment not in {"", owner}:

@@ -20,7 +20,6 @@ from reaper.record import NO_RECORD
 from reaper.savings.totals import Saved
 
 SCHEMA = 1
-"""The columns of the ledger that the report has."""
 EVIDENCE_COLUMNS = ("signal", "subject", "role", "points", "last_busy", "peak", "complete", "busy_above", "seen_at")
 """All but what is drawn."""
 
