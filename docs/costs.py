@@ -87,8 +87,8 @@ SILENT_METRICS = 2.5
 """More for each silent endpoint in every further sweep of the day. What is in use isn't asked about again, if rules wait a day or more."""
 USE_KILOBYTES = 0.022
 """What a sweep writes about the last use of each resource. DynamoDB counts kilobytes."""
-READS, READS_MORE = 1.2, 24
-"""Ledger items read for each resource, and for each account."""
+READS, READS_MORE = 0.03, 30
+"""Reads of the ledger for each resource, and for each region. The records of a region are read four kilobytes at a time."""
 WRITES = 5
 """Ledger items written for each region, once what is idle is known."""
 KILOBYTES = 1.6
@@ -215,7 +215,7 @@ def aws_lines(fleet: Fleet, sweeps: int) -> list[Line]:
         _line(AWS_PRICES, "other CloudWatch calls", f"{CALLS} for each region, 1 more for {RESOURCES_A_CALL} resources", calls=sweeps * calls),
         _line(AWS_PRICES, "Lambda", f"{SECONDS} s for each account, {SECONDS_EACH * 1000:.0f} ms for each resource, at {gb:g} GB; with several accounts {ONCE} s once and {ONCE_EACH} s for each, at {workflow_gb:.2f} GB", **{"lambda": sweeps * (seconds + once), "invocations": sweeps * (fleet.accounts + 3)}),
         _line(AWS_PRICES, "Step Functions", f"with several accounts: {TRANSITIONS} transitions, {TRANSITIONS_EACH} more for each account", transitions=sweeps * executions),
-        _line(AWS_PRICES, "DynamoDB", f"{READS} reads for each resource, {READS_MORE} for each account, {WRITES} writes for each region, {USE_KILOBYTES} for each resource", reads=sweeps * (READS * fleet.resources + READS_MORE * fleet.accounts), writes=sweeps * (WRITES * fleet.regions * fleet.accounts + USE_KILOBYTES * fleet.resources)),
+        _line(AWS_PRICES, "DynamoDB", f"{READS} reads for each resource, {READS_MORE} for each region, {WRITES} writes for each region, {USE_KILOBYTES} for each resource", reads=sweeps * (READS * fleet.resources + READS_MORE * fleet.regions * fleet.accounts), writes=sweeps * (WRITES * fleet.regions * fleet.accounts + USE_KILOBYTES * fleet.resources)),
         _line(AWS_PRICES, "S3 writes", f"1 report; with several accounts {PUTS_EACH} more for each", puts=sweeps * (1 + (PUTS_EACH * fleet.accounts if several else 0))),
         _line(AWS_PRICES, "S3 storage", f"{KILOBYTES} KB for each resource and sweep, for {default('ReportRetentionDays')} days; with several accounts for {run_days()} days more", stored=stored),
         _line(AWS_PRICES, "logs", f"{LOG_KILOBYTES} KB for each account", logs=sweeps * fleet.accounts * LOG_KILOBYTES / 1e6),

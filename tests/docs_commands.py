@@ -94,9 +94,9 @@ class Fleet:
         account.alive(STOPPED, "AllTraffic", now - 20 * DAY, now + DAY)
         fields = {
             "warned_at": now - 4 * DAY,
-            "notice_receipt": "r",
-            "announced_action": StepName.STOP,
-            "act_not_before": now - DAY,
+            "receipt": "r",
+            "announced": StepName.STOP,
+            "not_before": now - DAY,
         }
         ledger = opening.open_ledger(kept_at["REAPER_LEDGER"], os.environ)
         ledger.write_record(id_, a_record(idle_since=now - 20 * DAY, seen_idle_at=now - DAY / 24, **fields), 0, now)  # type: ignore[arg-type]

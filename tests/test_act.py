@@ -132,7 +132,6 @@ def test_the_writes_around_an_action_come_in_their_order(deployment: FakeDeploym
     acted(deployment, decided)
     assert order == [
         "row",
-        "row",
         "recall",
         "look",
         "recall",

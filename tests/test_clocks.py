@@ -19,7 +19,7 @@ from reaper.model import AnnouncedAction, Mode, Result, State, StepName
 from reaper.notices.message import Audience
 from reaper.pending import holds
 from reaper.pending.holds import Breaker, Exceeded, Hold, HoldRow, LimitName, Release
-from reaper.pending.unfinished import add_open_target, open_targets
+from reaper.pending.unfinished import change_open_targets, open_targets
 from reaper.planning import dates
 from reaper.policy import office_hours
 from reaper.record import Record
@@ -206,7 +206,7 @@ def test_an_action_dated_ahead_is_closed_and_told_once_that_is_past(result: Resu
     subject = {"id": id_, "kind": KIND, "name": "churn", "region": "us-east-1", "owner": "jo@example.com"}
     acted = Record(act=an_act(StepName.STOP, at, "run-0", result=result, **subject))
     assert deployment.ledger.write_record(id_, acted, 0, NOW)
-    add_open_target(deployment.ledger, TARGET)
+    change_open_targets(deployment.ledger, [], [TARGET])
     deployment.sweep()
     assert (mails(deployment), deployment.record("churn").version, open_targets(deployment.ledger)) == (0, 1, [TARGET])
     deployment.now = at

@@ -780,9 +780,10 @@ class Deployment(RuleBasedStateMachine):
             inner, self.inner = self.inner, True
             record = self.deployment.record(name)
             self.inner = inner
-            if (record.act.action, record.act.run) == (move, run) and record.act.result is None:
+            act = record.act
+            if act and (act.action, act.run, act.result) == (move, run, None):
                 self.wrong.append(f"nobody knows what became of {move} {name} at {when}")
-            elif record.act.action is None:
+            elif act is None:
                 self.wrong.append(f"{move} {name} at {when} is forgotten")
 
     def settled(self, report: Report, trial: Trial) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import replace
 
 from reaper import __version__, handover
 from reaper.acting.executor import execute
@@ -17,12 +16,10 @@ from reaper.acting.interruption import settle_interrupted
 from reaper.acting.task import ActContext
 from reaper.case import Coverage, Outcome
 from reaper.coverage import failure_row
-from reaper.errors import ReaperError
 from reaper.handover import Acted, Decided, Decision
 from reaper.model import ACTIONS, Result, Target
 from reaper.pending import stop_switch
 from reaper.pending.intents import earlier_attempt
-from reaper.pending.unfinished import add_open_target
 from reaper.policy.file import POLICY_CHANGED
 
 
@@ -38,16 +35,9 @@ def act(decided: Decided, context: ActContext) -> Acted:
     lease_failures = list(context.leases.failures)
     is_late = handover.no_time_to_act(decided.run, context.clock(), context.deadline) is not None
     settled, rows = settle_interrupted(() if is_late else decided.interrupted, context)
-    due = sorted(_due(decided.decisions), key=by_cost_descending)
-    try:
-        if due:
-            add_open_target(context.ledger, target)
-    except ReaperError as error:
-        because = f"the ledger couldn't be written before the actions: {error}"
-        return replace(refuse_target(decided, target, because, (*rows, failure_row("acts", error))), settled=settled)
     outcomes: dict[str, Outcome] = {}
     calls: dict[str, Counter[str]] = {}
-    waiting = [(decision, False) for decision in due]
+    waiting = [(decision, False) for decision in sorted(_due(decided.decisions), key=by_cost_descending)]
     for decision, is_repeated in waiting:
         context.leases.prolong_all()
         resource_id = decision.case.resource.id

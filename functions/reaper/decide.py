@@ -28,7 +28,6 @@ from reaper.pending.holds import Breaker, KindInTarget, PlaceCount, RunScope
 from reaper.pending.lost import StoredManifest
 from reaper.pending.plan_file import PlanFile
 from reaper.pending.recall import (
-    close_targets,
     read_open_targets,
     recall_and_settle,
     recall_left_targets,
@@ -104,6 +103,7 @@ class _Part:
     """What is planned of one part, or of all. `others`: the counts of what needs no decision. `places`: where something was planned or counted.
 
     `left_targets`: those that were left alone; `meets_other_run`: because another run has them. `ledger_failed`: an audit couldn't read it.
+    `finished`: the targets in which everything is settled and mailed.
     """
 
     planned: tuple[Planned, ...] = ()
@@ -114,6 +114,7 @@ class _Part:
     ledger_failed: bool = False
     untold: tuple[Unfinished, ...] = ()
     interrupted: tuple[Unfinished, ...] = ()
+    finished: frozenset[Target] = frozenset()
     coverage: tuple[Coverage, ...] = ()
     refused_rows: tuple[Coverage, ...] = ()
 
@@ -176,6 +177,7 @@ def _joined(parts: Sequence[_Part]) -> _Part:
         ledger_failed=any(part.ledger_failed for part in parts),
         untold=tuple(chain.from_iterable(part.untold for part in parts)),
         interrupted=tuple(chain.from_iterable(part.interrupted for part in parts)),
+        finished=frozenset(chain.from_iterable(part.finished for part in parts)),
         coverage=tuple(chain.from_iterable(part.coverage for part in parts)),
         refused_rows=tuple(chain.from_iterable(part.refused_rows for part in parts)),
     )
@@ -231,13 +233,13 @@ def _plan_targets(part: Observed, leases: RunLeases, phase: _Phase) -> _Part:
         leases.give_back(targets)
         return _joined([others, _left_alone(leased, LEDGER_UNREADABLE)])
     (recalled, settled), acts = settling, phase.run.mode.acts
-    close_targets(settled, phase.open_targets, leases.ledger, phase.failures)
     interrupted = tuple(each for one in settled for each in one.interrupted)
     if not acts and (error := unfinished.closed_actions_error(interrupted)):
         add_failure_row(phase.failures, failure_row("acts", error))
     untold = tuple(each for one in settled for each in (*one.untold, *(() if acts else one.untold_interrupted)))
     planned = _plan_cases(leased, recalled, phase)
-    return _joined([others, replace(planned, untold=untold, interrupted=interrupted)])
+    finished = frozenset(one.target for one in settled if one.is_finished)
+    return _joined([others, replace(planned, untold=untold, interrupted=interrupted, finished=finished)])
 
 
 def _plan_cases(cases: Sequence[Case], recalled: Recalled, phase: _Phase) -> _Part:
@@ -299,14 +301,17 @@ def _decided(whole: _Part, phase: _Phase) -> Decided:
     leases, failures, policy = phase.leases, phase.failures, phase.context.policy
     if whole.meets_other_run and leases and not (leases.targets or leases.failures):
         failures.append(own_row(RUNS, SKIPPED))
-    untold = whole.untold
+    untold, finished = whole.untold, whole.finished
     if leases and phase.ledger and not phase.context.notices_only:
-        untold += recall_left_targets(whole.coverage, phase.open_targets, leases, phase.now, failures)
+        left = recall_left_targets(whole.coverage, phase.open_targets, leases, phase.now, failures)
+        untold += tuple(each for one in left for each in (*one.untold, *one.untold_interrupted))
+        finished |= {one.target for one in left if one.is_finished}
     planned, jumps, unusual = _apply_limits(whole, phase)
     planned = [replace(each, decision=_with_reminders(each, phase)) for each in planned]
     planned = holding.above_floor(planned, policy, phase.run.mode)
     if phase.opens_at:
         planned = [holding.until_sent(each, policy, phase.opens_at) for each in planned]
+    planned = _note_open_targets(planned, finished, phase)
     return Decided(
         run=phase.run,
         decided_at=phase.now,
@@ -319,6 +324,22 @@ def _decided(whole: _Part, phase: _Phase) -> Decided:
         coverage=(*whole.refused_rows, *failures),
         by_plan=phase.context.agreed is not None,
     )
+
+
+def _note_open_targets(planned: Sequence[Planned], finished: Collection[Target], phase: _Phase) -> Sequence[Planned]:
+    """The plan, once the ledger has the targets in which this run may act. If that fails, everything is on hold."""
+    steps = [(each.decision.step.name, each.decision.case.resource.target) for each in planned]
+    begun = {target for name, target in steps if name in ACTIONS} if phase.run.mode.acts else set()
+    closed = phase.open_targets.intersection(finished) - begun
+    if phase.ledger is None or not (closed or begun - phase.open_targets):
+        return planned
+    try:
+        unfinished.change_open_targets(phase.ledger, closed, begun)
+    except CloudError as error:
+        phase.failures.append(failure_row("ledger", error))
+        because = f"the targets with actions couldn't be written: {error}"
+        return [holding.without_action(each, because) for each in planned]
+    return planned
 
 
 def _apply_limits(whole: _Part, phase: _Phase) -> tuple[Sequence[Planned], tuple[Breaker, ...], Collection[KindInTarget]]:

@@ -89,8 +89,9 @@ class ManifestReference:
 class Act:
     """The last action: its intent, written before its first call, and its `result`, None while that is unknown.
 
-    `id` to `owner`: which resource it was, and whose, for its mail if it is no longer listed. `manifest`: what undoes it. `part`: the part it did if it left something (`1 of 2 variants`). `told_at`: when its owner was told the result.
-    `changes`: what it changes beside its main call, and `created` when the resource was created, for putting that back if it is interrupted.
+    `id` to `owner`: which resource it was, and whose, for its mail if it is no longer listed. `manifest`: what undoes it. `part`: the part it did
+    if it left something (`1 of 2 variants`). `told_at`: when a channel accepted the mail about its result. `changes`: what it changes beside its
+    main call, and `created` when the resource was created, for putting that back if it is interrupted.
     """
 
     action: StepName

@@ -21,7 +21,7 @@ from reaper.model import Mode, Pause, Result, StepName
 from reaper.notices.message import Audience
 from reaper.pending import holds, stop_switch
 from reaper.pending.holds import Breaker, HoldRow
-from reaper.pending.unfinished import open_targets, remove_open_targets
+from reaper.pending.unfinished import change_open_targets, open_targets
 
 
 class Killed(BaseException):
@@ -177,7 +177,7 @@ def test_a_kind_that_this_version_does_not_know_is_reported(monkeypatch: pytest.
 
 def test_an_interrupted_action_of_an_unlisted_target_is_settled_too():
     deployment = interrupted()
-    remove_open_targets(deployment.ledger, [TARGET])
+    change_open_targets(deployment.ledger, [TARGET], [])
     deployment.sweep()
     assert (deployment.cloud.things["churn"].minimum, len(mails(deployment))) == (2, 1)
     deployment.sweep()

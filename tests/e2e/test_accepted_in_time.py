@@ -85,8 +85,8 @@ class World:
 
     def explained(self, report: Report) -> str:
         ledger = opening.open_ledger(self.settings.ledger, os.environ)
-        ids = [f.case.resource.id for f in report.findings]
-        known = explain.ExplainContext(policy=self.source.policy, now=self.now, memories=ledger.recall(ids, self.now))
+        records = {id_: ledger.record(id_, self.now) for id_ in (f.case.resource.id for f in report.findings)}
+        known = explain.ExplainContext(policy=self.source.policy, now=self.now, records=records)
         return explain.render(report, "demo-fair", known) or ""
 
     def mails(self, to: str) -> list[str]:

@@ -295,7 +295,7 @@ def test_apply_sends_notices_only_about_its_plan(desk: Desk):
     applied = desk("apply", "plan.json")
     assert (applied.returncode, desk.counts()) == (0, [1, 1, 1]), applied.stdout + applied.stderr
     store = opening.open_ledger(f"sqlite://{desk.home}/ledger.db", {})
-    assert store.record(late.arn, desk.now).notice.warned_at is None
+    assert store.record(late.arn, desk.now).notice is None
     store.close()
 
 
@@ -367,7 +367,7 @@ def test_explain_shows_memory_rules_actions_and_dates(desk: Desk):
         "kind can  stop, possible now",
         "step      stop: ",
         "busy above 0",
-        "record    notified",
+        "memory    notified",
     ):
         assert text in completed.stdout, completed.stdout
 
@@ -386,7 +386,7 @@ def test_an_endpoint_with_a_component_on_it_is_left_alone(desk: Desk):
     record = a_record(warned_at=desk.now - 4 * DAY, receipt="r", announced=StepName.DELETE, not_before=desk.now - DAY)
     ledger = opening.open_ledger(f"sqlite://{desk.home}/ledger.db", {})
     for id_ in (host.arn, inside.arn):
-        row = replace(record, idle_since=desk.now - 20 * DAY, last_seen_idle_at=desk.now - HOUR)
+        row = replace(record, idle_since=desk.now - 20 * DAY, seen_idle_at=desk.now - HOUR)
         assert ledger.write_record(id_, row, 0, desk.now - HOUR)
     ledger.close()
     (desk.home / "policy.yaml").write_text(

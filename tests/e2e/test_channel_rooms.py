@@ -358,16 +358,16 @@ def test_a_rooms_link_keeps_and_can_do_nothing_else(posts: Posts):
     assert "what was sent to a chat on" in page.body
     assert "jo@example.com" not in page.body
     assert "Not mine" not in page.body
-    assert (send("do=disown").status, deployment.record("churn").disowned_by) == (400, None)
+    assert (send("do=disown").status, deployment.snooze("churn").disowned_by) == (400, None)
     assert send("days=7&name=Sam").status == 200
-    week = deployment.record("churn")
+    week = deployment.snooze("churn")
     assert week.by == "Sam (the holder of the link)"
     send("days=1&shorten=yes")
-    assert deployment.record("churn").until == week.until
-    owners = replace(week, snoozed_by="jo@example.com")
-    assert deployment.ledger.write_record(deployment.cloud.id("churn"), owners, week.version, deployment.now)
+    assert deployment.snooze("churn").until == week.until
+    owners = replace(week, by="jo@example.com")
+    assert deployment.ledger.write_snooze(deployment.cloud.id("churn"), owners, week.version, deployment.now)
     send("days=1&shorten=yes")
-    assert deployment.record("churn").until == week.until
+    assert deployment.snooze("churn").until == week.until
 
 
 def test_a_card_without_its_page_in_the_ledger_has_no_link(posts: Posts):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from e2e.test_action_commands import Desk
+from fakes.records import changed
 from reaper.ledger import opening
 from reaper.ledger.rows import HistoryEntry
 from reaper_sandbox.aws.server import Server
@@ -96,14 +96,14 @@ def test_a_date_ends_when_that_day_is_over_everywhere(desk: Desk):
 
 def test_an_address_is_forgotten_and_each_row_is_printed(desk: Desk):
     ledger = opening.open_ledger(f"sqlite://{desk.home}/ledger.db", {})
-    record = ledger.recall(desk.ids[:1], desk.now)[desk.ids[0]]
-    ledger.write_record(desk.ids[0], replace(record, notified_owner="jo@example.com"), record.version, desk.now)
+    record = ledger.record(desk.ids[0], desk.now)
+    ledger.write_record(desk.ids[0], changed(record, to="jo@example.com"), record.version, desk.now)
     ledger.add_history(HistoryEntry(id=desk.ids[1], when=desk.now, what="kept", by="jo@example.com", because="a demo"))
     completed = desk("forget", "jo@example.com")
     assert completed.returncode == 0, completed.stderr
-    assert completed.stdout.splitlines()[:2] == [f"record {desk.ids[0]}: told", f"history {desk.ids[1]}: by"]
+    assert completed.stdout.splitlines()[:2] == [f"record {desk.ids[0]}: notice.to", f"history {desk.ids[1]}: by"]
     assert f"2 rows changed in sqlite://{desk.home}/ledger.db." in completed.stdout
-    assert ledger.recall(desk.ids[:1], desk.now)[desk.ids[0]].notice.to == "(forgotten)"
+    assert ledger.record(desk.ids[0], desk.now).notice.to == "(forgotten)"
     assert "0 rows changed" in desk("forget", "jo@example.com").stdout
     ledger.close()
 

@@ -96,7 +96,7 @@ def test_explain_says_why_no_owner_was_notified(server: Server, tmp_path: Path):
     fleet(server)
     now = FRIDAY + DAY
     report = sweep(server, now, tmp_path, Mode.AUDIT)
-    known = ExplainContext(policy=load_policy(text(tmp_path)).policy, now=now, memories={}, histories=lambda _: [])
+    known = ExplainContext(policy=load_policy(text(tmp_path)).policy, now=now, histories=lambda _: [])
     large, small = (" ".join((explain.render(report, name, known) or "").split()) for name in ("large", "small"))
     assert "step none: its notice waits until 2026-11-23 08:00 UTC" in large
     assert "next stop on or after 2026-11-25T20:00:00Z" in large

@@ -18,7 +18,7 @@ from fakes.builders import DAY, HOUR, NOW
 from fakes.memory_ledger import InMemoryLedger
 from fakes.records import a_record
 from reaper.ledger.rows import Visit, VisitResource
-from reaper.record import Record
+from reaper.record import Snooze
 from reaper.snooze.handler import handle_request
 from reaper.snooze.links import link_address
 from reaper.snooze.pages import snooze_end
@@ -121,8 +121,8 @@ class Site(ThreadingHTTPServer):
         base = f"http://127.0.0.1:{self.server_port}"
         return link_address(base, sign_link(visit.id, visit.expires, KEYS)) + (f"&r={row}" if row else "")
 
-    def record(self, resource: VisitResource = CHURN) -> Record:
-        return self.ledger.record(resource.id, self.now)
+    def snooze(self, resource: VisitResource = CHURN) -> Snooze:
+        return self.ledger.snooze(resource.id, self.now)
 
 
 @pytest.fixture
@@ -164,10 +164,10 @@ def picture(tab, name: str) -> None:
 
 def test_two_clicks_snooze_a_resource(site: Site, tab):
     tab.goto(site.link())
-    assert site.record().until is None
+    assert site.snooze().until is None
     tab.get_by_role("button", name="Keep it").click()
     assert "until Tue 24 Nov 2026, 11:00 UTC" in tab.get_by_role("status").inner_text()
-    assert site.record().until == snooze_end(NOW, 3)
+    assert site.snooze().until == snooze_end(NOW, 3)
     assert "t=" not in tab.url, "the token is out of the address again"
 
 
@@ -177,15 +177,15 @@ def test_choice_reason_and_name_are_saved_and_changeable(site: Site, tab):
     tab.get_by_label("Why").fill("Demo für Ōsaka <script>")
     tab.get_by_label("Your name").fill("Jo")
     tab.get_by_role("button", name="Keep it").click()
-    record = site.record()
-    assert (record.until, record.reason) == (snooze_end(NOW, 7), "Demo für Ōsaka <script>")
-    assert record.by == "Jo (jo.martin@example.com)"
+    snooze = site.snooze()
+    assert (snooze.until, snooze.reason) == (snooze_end(NOW, 7), "Demo für Ōsaka <script>")
+    assert snooze.by == "Jo (jo.martin@example.com)"
     tab.get_by_role("link", name="Choose again").click()
     assert "Snoozed until Sat 28 Nov 2026, 11:00 UTC" in tab.inner_text("main")
     tab.get_by_label("1 day").check()
     tab.get_by_label("Shorten the current snooze").check()
     tab.get_by_role("button", name="Keep it").click()
-    assert site.record().until == snooze_end(NOW, 1)
+    assert site.snooze().until == snooze_end(NOW, 1)
 
 
 def test_the_snooze_form_works_by_keyboard(site: Site, tab):
@@ -196,17 +196,17 @@ def test_the_snooze_form_works_by_keyboard(site: Site, tab):
         tab.keyboard.press("Tab")
     tab.keyboard.press("Enter")
     tab.get_by_role("status").wait_for()
-    assert site.record().until == snooze_end(NOW, 7)
+    assert site.snooze().until == snooze_end(NOW, 7)
 
 
 def test_reloading_the_snoozed_page_changes_nothing(site: Site, tab):
     tab.goto(site.link())
     tab.get_by_role("button", name="Keep it").click()
     tab.get_by_role("status").wait_for()
-    before = site.record()
+    before = site.snooze()
     tab.reload()
     assert site.calls.count("POST /keep") == 2
-    assert site.record() == before
+    assert site.snooze() == before
 
 
 def test_an_expired_link_shows_an_error_page(site: Site, tab):
@@ -270,7 +270,7 @@ def test_all_of_a_mail_is_kept_with_two_clicks(site: Site, tab):
     tab.get_by_role("button", name="Keep selected").click()
     assert "3 resources are snoozed" in tab.inner_text("h1")
     assert tab.get_by_role("status").inner_text().count("until Sat 28 Nov 2026, 12:00 Europe/Berlin") == 3
-    assert {site.record(each).until for each in THREE.resources} == {snooze_end(NOW, 7)}
+    assert {site.snooze(each).until for each in THREE.resources} == {snooze_end(NOW, 7)}
 
 
 def test_a_rows_own_link_preselects_it_and_others_can_be_added(site: Site, tab):
@@ -279,7 +279,7 @@ def test_a_rows_own_link_preselects_it_and_others_can_be_added(site: Site, tab):
     tab.get_by_role("checkbox", name="draft-translator").check()
     tab.get_by_role("button", name="Keep selected").click()
     tab.get_by_role("status").wait_for()
-    assert [site.record(each).until is not None for each in THREE.resources] == [False, True, True]
+    assert [site.snooze(each).until is not None for each in THREE.resources] == [False, True, True]
 
 
 def test_nothing_chosen_asks_for_a_choice(site: Site, tab):
@@ -287,7 +287,7 @@ def test_nothing_chosen_asks_for_a_choice(site: Site, tab):
     tab.get_by_role("checkbox", name="churn-scoring-staging").uncheck()
     tab.get_by_role("button", name="Keep selected").click()
     assert "Choose at least one resource" in tab.get_by_role("alert").inner_text()
-    assert site.record().until is None
+    assert site.snooze().until is None
 
 
 def test_not_mine_is_said_for_the_selected_and_taken_back(site: Site, tab):
@@ -296,13 +296,13 @@ def test_not_mine_is_said_for_the_selected_and_taken_back(site: Site, tab):
     tab.get_by_role("checkbox", name="dana-gpu").uncheck()
     tab.get_by_role("button", name="Not mine").click()
     assert "2 resources are marked as not yours" in tab.inner_text("h1")
-    assert [site.record(each).disowned_by for each in THREE.resources] == [ONE.address, None, ONE.address]
-    assert site.record().until is None
+    assert [site.snooze(each).disowned_by for each in THREE.resources] == [ONE.address, None, ONE.address]
+    assert site.snooze().until is None
     tab.get_by_role("link", name="Choose again").click()
     assert tab.inner_text("main").count("Marked “not mine” by jo.martin@example.com") == 2
     tab.get_by_role("button", name="Keep selected").click()
     tab.get_by_role("status").wait_for()
-    assert {site.record(each).disowned_by for each in THREE.resources} == {None}
+    assert {site.snooze(each).disowned_by for each in THREE.resources} == {None}
 
 
 def test_a_form_on_another_site_changes_nothing(site: Site, browser):
@@ -318,7 +318,7 @@ def test_a_form_on_another_site_changes_nothing(site: Site, browser):
     tab.set_content(f'<form method="post" action="{url}"><input name="do" value="disown"><button>Win</button></form>')
     tab.get_by_role("button", name="Win").click()
     assert "This link isn't valid" in tab.inner_text("h1")
-    assert (site.record().until, site.record().disowned_by) == (None, None)
+    assert (site.snooze().until, site.snooze().disowned_by) == (None, None)
     context.close()
 
 
@@ -329,7 +329,7 @@ def test_sixty_resources_fit_a_phone(site: Site, browser):
     tab.goto(site.link(replace(THREE, id="sixty-mail-sixty-visit", resources=many)))
     tab.get_by_role("button", name="Keep selected").click()
     assert "60 resources are snoozed" in tab.inner_text("h1")
-    assert {site.record(each).until for each in many} == {snooze_end(NOW, 3)}
+    assert {site.snooze(each).until for each in many} == {snooze_end(NOW, 3)}
     context.close()
 
 

@@ -122,7 +122,7 @@ def test_everything_else_about_a_resource_stays(ledger):
 
 @in_memory
 def test_the_address_is_gone_from_the_beginning_of_a_line(ledger):
-    ledger.write_record(ARN, a_record(acted=StepName.STOP, because=f"refused for\n{JO}"), 0, NOW)
+    ledger.write_record(ARN, Record(act=an_act(because=f"refused for\n{JO}")), 0, NOW)
     assert [row.columns for row in forget_address(ledger, JO)] == [("act.because",)]
     assert ledger.record(ARN, NOW).act.because == f"refused for\n{FORGOTTEN}"
 

@@ -15,7 +15,7 @@ from fakes.records import a_record
 from reaper.errors import CloudError
 from reaper.ledger.ledger import RETENTION, target_text
 from reaper.ledger.rows import HistoryEntry, NamedRow, RunStatistics
-from reaper.pending.unfinished import add_open_target, open_targets, remove_open_targets
+from reaper.pending.unfinished import change_open_targets, open_targets
 from reaper.record import Snooze
 
 
@@ -162,17 +162,17 @@ def test_open_targets_are_listed_until_they_are_removed(ledger_location):
     ledger = ledger_location.open_ledger()
     assert open_targets(ledger) == []
     for target in (HERE, THERE, HERE):
-        add_open_target(ledger, target)
+        change_open_targets(ledger, [], [target])
     assert open_targets(ledger_location.open_ledger()) == sorted([HERE, THERE], key=target_text)
-    remove_open_targets(ledger, [HERE])
-    remove_open_targets(ledger, [HERE])
+    change_open_targets(ledger, [HERE], [])
+    change_open_targets(ledger, [HERE], [])
     assert open_targets(ledger_location.open_ledger()) == [THERE]
 
 
 def test_no_open_target_is_lost_if_many_runs_add_theirs(ledger_location):
     ledgers, targets = [ledger_location.open_ledger() for _ in range(4)], [replace(HERE, account=f"{n}" * 12) for n in range(4)]
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(add_open_target, ledgers, targets))
+        list(pool.map(lambda ledger, target: change_open_targets(ledger, [], [target]), ledgers, targets))
     assert open_targets(ledgers[0]) == targets
 
 

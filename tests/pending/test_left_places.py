@@ -15,7 +15,7 @@ from reaper import record_updates
 from reaper.errors import CloudError, Reason
 from reaper.model import Mode, Result, Status, StepName
 from reaper.notices.message import Audience
-from reaper.pending.unfinished import add_open_target, open_targets
+from reaper.pending.unfinished import change_open_targets, open_targets
 from reaper.record import ManifestReference, Snooze
 
 ELSEWHERE = ["eu-west-1"]
@@ -77,7 +77,7 @@ def test_an_open_action_is_closed_and_told_as_unknown(deployment: FakeDeployment
         manifest=ManifestReference(address="s3://manifests/m", sha256="f" * 64),
     )
     assert deployment.ledger.write_record(id_, record_updates.before_action(record, begun), record.version, now)
-    add_open_target(deployment.ledger, LEFT)
+    change_open_targets(deployment.ledger, [], [LEFT])
     deployment.channel.messages.clear()
     report = sweep_elsewhere(deployment, hours=6)
     [row] = [row for row in report.coverage if row.kind == "acts"]

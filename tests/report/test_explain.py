@@ -56,9 +56,9 @@ def test_a_signal_is_explained_without_none_or_inf(observation: Evidence, messag
 def test_ids_reasons_and_manifests_are_never_cut():
     id_, end = f"/subscriptions/{'x' * 300}/deployments/blue", "w" * 300 + " the end"
     item = finding(resource=resource(id=id_, name="n" * 200), because=end, step=Step(name=StepName.NONE, because=end))
-    explanation = explained(item, a_record(
-        idle_since=NOW, acted=StepName.STOP, manifest=ManifestReference(address=f"{'m' * 300}.json", sha256="0")
-    ))
+    explanation = explained(
+        item, a_record(idle_since=NOW, acted=StepName.STOP, manifest=ManifestReference(address=f"{'m' * 300}.json", sha256="0"))
+    )
     assert f"id        {id_}\n" in explanation
     assert explanation.startswith("n" * 200 + "\n")
     assert explanation.count(end) == 2

@@ -18,7 +18,7 @@ from reaper.model import Mode, StepName, Target
 from reaper.notices.summary_mail import SUMMARY_ROW
 from reaper.pending import holds
 from reaper.pending.holds import Breaker, HoldRow, row_columns
-from reaper.pending.unfinished import add_open_target, open_targets
+from reaper.pending.unfinished import change_open_targets, open_targets
 from reaper.policy.file import load_policy
 from reaper.record import Record
 from reaper_sandbox.aws.account import Account
@@ -157,7 +157,7 @@ def test_an_alarm_run_leaves_open_actions_elsewhere_to_the_scheduled_run(scene: 
     id_ = "arn:aws:sagemaker:us-east-1:210987654321:endpoint/x"
     opened = Record(act=an_act(StepName.STOP, now, "r", id=id_, owner="ana@example.com"))
     assert scene.ledger.write_record(id_, opened, 0, now)
-    add_open_target(scene.ledger, place)
+    change_open_targets(scene.ledger, [], [place])
     alarm_run(scene, alarmed())
     assert (open_targets(scene.ledger), scene.ledger.record(id_, now)) == ([place], replace(opened, version=1))
 

@@ -12,7 +12,7 @@ from fakes.records import an_act
 from reaper.coverage import SKIPPED
 from reaper.handover import load_observed
 from reaper.model import Mode, Result, Status, StepName, Target
-from reaper.pending.unfinished import add_open_target
+from reaper.pending.unfinished import change_open_targets
 from reaper.policy.file import load_policy
 from reaper.record import Record
 from reaper.report.figures import run_figures
@@ -97,7 +97,7 @@ def test_a_run_that_only_looks_after_a_place_that_left_is_skipped(due: Scene):
     id_, now = "arn:aws:sagemaker:ap-south-1:123456789012:endpoint/gone", due.server.now
     done = an_act(StepName.STOP, now, "an earlier run", id=id_, name="gone", region="ap-south-1", result=Result.DONE)
     assert due.ledger.write_record(id_, Record(act=done), 0, now)
-    add_open_target(due.ledger, left)
+    change_open_targets(due.ledger, [], [left])
     report = due.workflow.run()
     assert [row.error for row in report.coverage if row.kind == "runs"] == [SKIPPED]
 

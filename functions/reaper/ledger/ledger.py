@@ -168,10 +168,11 @@ class Ledger:
         """The IDs of everything with an action or an undo on record. Reads every row: for a person with rights of their own, never for a run."""
         since, ids = _retained_since(now), {}
         for row in self.store.scan():
-            is_action = _act_in(row) is not None
             is_undo = row.key.category is Category.HISTORY and row.texts.get("what") == rows.RESTORED
-            if (is_action or is_undo) and "id" in row.texts and not row.is_lapsed(since):
-                ids[comparable_id(row.texts["id"])] = row.texts["id"]
+            act = _act_in(row)
+            known = act.id if act else row.texts.get("id") if is_undo else None
+            if known and not row.is_lapsed(since):
+                ids[comparable_id(known)] = known
         return sorted(ids.values())
 
     def runs_like(self, beginning: str) -> list[str]:

@@ -35,7 +35,7 @@ _STUDIO_APP_ARN = re.compile(r"(arn:[^:]+:sagemaker:[^:]*:[^:]*:app/[^/]+/[^/]+/
 DOCUMENT = "document"
 """The column of what is written as a document: a record, or a snooze."""
 MAX_TEXT = 300
-"""The length of a text for people in a document."""
+"""How long text for people may be in a document."""
 
 Stored = TypeVar("Stored", Record, Snooze)
 

@@ -18,7 +18,7 @@ from reaper.ledger.rows import Recalled, comparable_id
 from reaper.model import Target
 from reaper.pending import intents, lost, unfinished
 from reaper.pending.lost import StoredManifest
-from reaper.pending.unfinished import Settled, Unfinished
+from reaper.pending.unfinished import Settled
 
 RESOURCE = "resource"
 """The cloud of the lease of a single resource, whose account is the resource's ID."""
@@ -102,28 +102,17 @@ def recall_and_settle(
     return recalled, settled
 
 
-def close_targets(settled: Iterable[Settled], open_targets: Collection[Target], ledger: Ledger, rows: list[Coverage]) -> None:
-    """Take the targets in which everything is settled and told out of the open ones."""
-    finished = {one.target for one in settled if one.is_finished}.intersection(open_targets)
-    try:
-        if finished:
-            unfinished.remove_open_targets(ledger, finished)
-    except ReaperError as error:
-        add_failure_row(rows, failure_row("ledger", error))
-
-
 def recall_left_targets(
     coverage: Iterable[Coverage], open_targets: Collection[Target], leases: RunLeases, now: datetime, rows: list[Coverage]
-) -> tuple[Unfinished, ...]:
-    """The actions that no mail has reported yet in targets outside this run's coverage, which it leases: an account that left, for example."""
+) -> Sequence[Settled]:
+    """The open targets outside this run's coverage, which it leases, such as those of an account that left; each as it was settled."""
     swept = {target_of_row(row) for row in coverage if not row.is_own}
     left = {target for target in open_targets if target not in swept and leases.take(target)}
-    recalled = recall_and_settle([], left, (), leases, now, rows) if left else None
-    if recalled is None:
+    settling = recall_and_settle([], left, (), leases, now, rows) if left else None
+    if settling is None:
         leases.give_back(left)
         return ()
-    close_targets(recalled[1], open_targets, leases.ledger, rows)
-    return tuple(each for one in recalled[1] for each in (*one.untold, *one.untold_interrupted))
+    return settling[1]
 
 
 def _add_unreadable(errors: Sequence[CloudError], rows: list[Coverage]) -> None:

@@ -6,7 +6,7 @@ A run finds them in the records of each target that it leases, and by the row of
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
@@ -57,22 +57,16 @@ def open_targets(ledger: Ledger) -> list[Target]:
     return _targets_in(ledger.read_row(OPEN_TARGETS_ROW))
 
 
-def add_open_target(ledger: Ledger, target: Target) -> None:
-    """Note the target before the first intent there. Raises CloudError."""
-    _change_open_targets(ledger, lambda targets: [*targets, target])
+def change_open_targets(ledger: Ledger, finished: Collection[Target], begun: Collection[Target]) -> None:
+    """Take out the targets in which everything is settled and mailed, and add those with actions to come. Raises CloudError.
 
+    A target is noted before the first intent there.
+    """
 
-def remove_open_targets(ledger: Ledger, settled: Iterable[Target]) -> None:
-    """Take out the targets in which everything is settled and told. Raises CloudError."""
-    gone = set(settled)
-    _change_open_targets(ledger, lambda targets: [target for target in targets if target not in gone])
-
-
-def _change_open_targets(ledger: Ledger, change: Callable[[list[Target]], Iterable[Target]]) -> None:
     def changed(row: NamedRow) -> Mapping[str, str] | None:
-        before = _targets_in(row)
-        after = sorted({target_text(target) for target in change(before)})
-        return None if after == sorted(map(target_text, before)) else {TARGETS_COLUMN: json.dumps(after)}
+        before = set(_targets_in(row))
+        after = (before - set(finished)) | set(begun)
+        return None if after == before else {TARGETS_COLUMN: json.dumps(sorted(map(target_text, after)))}
 
     update_row(ledger, OPEN_TARGETS_ROW, changed)
 

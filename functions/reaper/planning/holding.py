@@ -104,14 +104,22 @@ def without_step(planned: Planned, because: str, now: datetime, *, acting: bool)
     """The decision if nothing is known of holds and jumps: no action, and no notice of idleness."""
     decision = planned.decision
     if decision.step.name in ENDING_ACTIONS:
-        held, why = decision.step.name, HoldReason(because=because)
-        return _with_step(
-            planned, Step(name=StepName.HOLD, because=f"on hold, because {because}", held=held, hold_reasons=(why,))
-        )
+        return without_action(planned, because)
     by_hours = acting and plan.follows_hours(decision.reported_case, planned.record.notice, now)
     if decision.step.name in NOTICES and not by_hours:
         return _with_step(planned, Step(name=StepName.NONE, because=f"no notice is sent, because {because}"))
     return planned
+
+
+def without_action(planned: Planned, because: str) -> Planned:
+    """The decision with its action on hold; that of a start is none."""
+    held = planned.decision.step.name
+    if held is StepName.START:
+        return _with_step(planned, Step(name=StepName.NONE, because=f"it isn't started, because {because}"))
+    if held not in ENDING_ACTIONS:
+        return planned
+    why = HoldReason(because=because)
+    return _with_step(planned, Step(name=StepName.HOLD, because=f"on hold, because {because}", held=held, hold_reasons=(why,)))
 
 
 def after_jumps(planned: Planned, breakers: Sequence[Breaker], now: datetime, *, acting: bool) -> Planned:
