@@ -26,7 +26,6 @@ from reaper.record_updates import (
     after_undo,
     before_action,
     is_unfinished,
-    without_intent,
 )
 
 BOTH = {StepName.STOP: None, StepName.DELETE: None}
@@ -461,7 +460,6 @@ def test_intent_has_its_own_run_and_manifest_and_no_earlier_result():
     )
     record = before_action(before, an_act(StepName.DELETE, NOW, "b", manifest=NEW))
     assert record == Record(act=an_act(StepName.DELETE, NOW, "b", manifest=NEW), called_at=NOW)
-    assert without_intent(record, before) == before
     assert before_action(before, an_act(StepName.START, NOW, "b")).act.manifest.address == "old"
 
 

@@ -12,7 +12,7 @@ from fakes.builders import DAY, HOUR, NOW
 from fakes.fake_cloud import KIND, STARTABLE, FakeResource
 from fakes.fake_deployment import POLICY, FakeDeployment, finding_of, policy
 from fakes.records import changed
-from reaper.ledger.update import update_record
+from reaper.ledger.ledger import update_record
 from reaper.model import Mode, Pause, StepName
 from reaper.pending import stop_switch
 from reaper.record import Snooze

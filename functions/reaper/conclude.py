@@ -21,6 +21,7 @@ from reaper.handover import Acted, Decided, Decision, Observed
 from reaper.ledger.lease import RunLeases
 from reaper.ledger.ledger import RETENTION, Ledger
 from reaper.ledger.opening import ensure_format
+from reaper.ledger.rows import remembered_ids
 from reaper.ledger.unreached import record_doubted, record_unreached
 from reaper.model import ACTIONS, NOTICES, Result, Run, State, StepName
 from reaper.notices.channels import delivery
@@ -49,7 +50,7 @@ from reaper.pending.unfinished import Unfinished, untold_finding
 from reaper.planning import possible_actions
 from reaper.planning.breaker import record_statistics
 from reaper.policy import send_window
-from reaper.record import Act, Record
+from reaper.record import Record, act_of
 from reaper.report.run_report import finding_key, finding_of, join_findings, left_alone, run_coverage, run_report, with_record
 from reaper.savings.record import Sweep, record_savings
 from reaper.text import clean_line
@@ -182,9 +183,7 @@ def _begun_round(
 
 def _as_recalled(finding: Finding, mails: NoticeRound) -> Finding:
     """The finding with its record as it is now, and the outcome and the snooze that this shows."""
-    resource_id, known = finding.case.resource.id, mails.known
-    if known.is_unreadable(resource_id):
-        return _with_intent_outcome(finding, Record(), mails)
+    resource_id, known = finding.case.resource.id, mails.known.readable_only()
     record = known.record(resource_id)
     return with_record(_with_snooze(_with_intent_outcome(finding, record, mails), mails), record, known.snooze(resource_id))
 
@@ -192,7 +191,7 @@ def _as_recalled(finding: Finding, mails: NoticeRound) -> Finding:
 def _with_snooze(finding: Finding, mails: NoticeRound) -> Finding:
     """The finding of an action on what is snoozed now as one on a protected resource: its mail announces nothing that follows."""
     case, now = finding.case, mails.context.clock()
-    is_read = finding.is_action and not intents.is_unreadable(case.resource, mails.known)
+    is_read = finding.is_action and not mails.known.is_unreadable(*remembered_ids(case.resource))
     because = possible_actions.snoozed_because(case, mails.known.snoozes(case.resource), now) if is_read else None
     return replace(finding, case=replace(case, rule=replace(case.rule, protected_because=because))) if because else finding
 
@@ -227,24 +226,11 @@ def _send_notices(notices: NoticeContext, mails: NoticeRound) -> list[Part]:
     # A notice that failed before it was written is one whose ledger record couldn't be read.
     failed = {id_ for id_, f in mails.findings.items() if f.step.name in NOTICES and f.outcome.result is Result.FAILED}
     waiting = {id_: f for id_, f in mails.findings.items() if id_ not in failed and not _must_wait(f, mails)}
-    acts = {id_: _act_of(f, mails) for id_, f in waiting.items() if f.is_action and is_reportable(f)}
+    done = {id_: f for id_, f in waiting.items() if f.is_action and is_reportable(f)}
+    acts = {id_: act_of(f.case.resource, f.step.name, mails.run.id, mails.now) for id_, f in done.items()}
     told, errors = told_acts(acts.values(), mails.known, mails.ledger)
     due = {id_: f for id_, f in waiting.items() if id_ not in told}
     return [Part(errors=errors), *send_owner_notices(due, acts, notices, accept, mails)]
-
-
-def _act_of(finding: Finding, mails: NoticeRound) -> Act:
-    """This run's action on the resource, as its mail is about it."""
-    resource = finding.case.resource
-    return Act(
-        action=finding.step.name,
-        at=mails.now,
-        run=mails.run.id,
-        id=resource.id,
-        kind=resource.kind,
-        name=resource.name,
-        region=resource.region,
-    )
 
 
 def _must_wait(finding: Finding, mails: NoticeRound) -> bool:
@@ -344,10 +330,8 @@ def _with_records(findings: list[Finding], decided: Decided, context: ConcludeCo
     except ReaperError as error:
         add_failure_row(rows, failure_row("ledger", error))
         return findings
-    return [
-        f if recalled.is_unreadable(id_ := f.case.resource.id) else with_record(f, recalled.record(id_), recalled.snooze(id_))
-        for f in findings
-    ]
+    known = recalled.readable_only()
+    return [with_record(f, known.record(f.case.resource.id), known.snooze(f.case.resource.id)) for f in findings]
 
 
 def done_so_far(run: Run, decided: Decided | None, ledger: Ledger | None, now: datetime) -> str:

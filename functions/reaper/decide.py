@@ -23,7 +23,7 @@ from reaper.ledger.ledger import Ledger
 from reaper.ledger.opening import ensure_format
 from reaper.ledger.rows import Recalled, comparable_id, remembered_ids
 from reaper.model import ACTIONS, ENDING_ACTIONS, Mode, Run, State, Status, StepName, Target
-from reaper.pending import holds, intents, lost, plan_file, unfinished
+from reaper.pending import holds, lost, plan_file, unfinished
 from reaper.pending.holds import Breaker, KindInTarget, PlaceCount, RunScope
 from reaper.pending.lost import StoredManifest
 from reaper.pending.plan_file import PlanFile
@@ -247,7 +247,7 @@ def _plan_cases(cases: Sequence[Case], recalled: Recalled, phase: _Phase) -> _Pa
     planned: list[Planned] = []
     counted: list[Case] = []
     for case in cases:
-        if intents.is_unreadable(case.resource, recalled):
+        if recalled.is_unreadable(*remembered_ids(case.resource)):
             planned.append(_undecided(case, ROW_UNREADABLE))
         elif case.verdict.state is State.IDLE or case.resource.id in recalled or case.rule.hours or case.resource.host_id:
             planned.append(_plan_case(case, recalled, phase))

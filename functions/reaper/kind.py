@@ -191,7 +191,7 @@ class Kind(Generic[C]):
     """One sort of resource and everything the product knows about it. A kind without `actions` only notifies.
 
     `states`: what its statuses mean, and `blocks`, what blocks its actions: the first that applies. `discover(cloud)` yields the resources, tags included. `observe(cloud, resources, window)` takes the whole batch and yields an
-    observation for each. `permissions`: the exact IAM or RBAC actions that both need. `details`: the class of its resources' `details`.
+    observation for each. `permissions`: the exact IAM or RBAC actions that both need. `details`: the type of its resources' `details`.
 
     `blocked_actions(resource)` says which of the `actions` an observed resource allows now, and `parts_after(resource, action)`
     what is still paid for after one of them; `parts_anyway(resource)`, what would be without any, once its autoscaling has scaled it in. The

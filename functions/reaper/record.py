@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Any
 
-from reaper.model import AnnouncedAction, Result, StepName
+from reaper.model import AnnouncedAction, Resource, Result, StepName
 
 
 class _Aware:
@@ -109,6 +109,12 @@ class Act:
     because: str | None = None
     part: str | None = None
     told_at: Time | None = None
+
+
+def act_of(resource: Resource, action: StepName, run: str, at: datetime, owner: str | None = None) -> Act:
+    """The intent of an action on that resource."""
+    id_, name, region = resource.id, resource.name, resource.region
+    return Act(action=action, at=at, run=run, id=id_, kind=resource.kind, name=name, region=region, owner=owner)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

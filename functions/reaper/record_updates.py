@@ -72,11 +72,6 @@ def _after_warning(case: Case, record: Record, receipt: str, now: datetime, acti
     return replace(record, notice=warned, claim=None if enrols else _claim(case, now))
 
 
-def after_take_back(record: Record, hour: datetime | None) -> Record:
-    """The record once the addressee of a wrong notice has the message about that hour."""
-    return replace(record, correction=None) if record.correction and record.correction.hour == hour else record
-
-
 def after_action_mail(case: Case, record: Record, action: StepName, receipt: str, now: datetime) -> Record:
     """The record once a channel has accepted the mail about an action: it is the notice of what follows, the rest or a delete by `then`."""
     notice = Notice(
@@ -99,36 +94,21 @@ def before_action(record: Record, begun: Act) -> Record:
     return replace(record, act=replace(begun, manifest=kept, created=created), called_at=begun.at)
 
 
-def without_intent(record: Record, before: Record) -> Record:
-    """The record without an intent that led to no call: what it recorded about the previous action."""
-    return replace(record, act=before.act, called_at=before.called_at)
-
-
 def with_result(record: Record, result: Result, because: str, part: str | None = None) -> Record:
     """The record once the result of an action is known, or can't be known: its notice is used up."""
     act = record.act and replace(record.act, result=result, because=because, part=part, told_at=None, changes=(), created=None)
     return replace(after_action(record), act=act)
 
 
-def after_call(record: Record, now: datetime) -> Record:
-    """The record after a call that changed the resource: its idle time counts from here."""
-    return replace(record, called_at=now)
-
-
-def with_unknown_result(record: Record) -> Record:
-    """The record once an action of an earlier run is closed with an unknown result."""
-    if record.act is None:
+def closed_unknown(record: Record) -> Record:
+    """The record with an action that is still open closed with an unknown result."""
+    if record.act is None or record.act.result is not None:
         return record
     because = (
         f"it isn't known whether the action was carried out: run {record.act.run} started it on "
         f"{record.act.at.astimezone(UTC):%Y-%m-%d %H:%M} UTC and stopped before recording the result"
     )
     return with_result(record, Result.FAILED, because)
-
-
-def closed_unknown(record: Record) -> Record:
-    """The record with an action that is still open closed with an unknown result."""
-    return with_unknown_result(record) if is_unfinished(record) else record
 
 
 def left_stopped(record: Record) -> Record:
@@ -179,13 +159,9 @@ def after_judging(case: Case, record: Record, snoozes: Snoozes, now: datetime, *
     case, since = idle_period.since_own_call(case, record, now), record.idle_since
     # What is merely too young for its rule is still idle, as far as the record is concerned.
     if is_in_use or (since and case.verdict.state is State.YOUNG and idle_period.has_ended(case, record, since, now)):
-        return replace(record, notice=_without_reminders(record.notice), idle_since=None, seen_idle_at=None)
+        notice = record.notice and replace(record.notice, reminders=0, escalated_at=None, escalated_to=())  # another series
+        return replace(record, notice=notice, idle_since=None, seen_idle_at=None)
     return idle_period.seen_idle(case, record, now) if possible_actions.may_act(case) else record
-
-
-def _without_reminders(notice: Notice | None) -> Notice | None:
-    """The notice without its series of reminders: the count for an escalation begins at zero."""
-    return notice and replace(notice, reminders=0, escalated_at=None, escalated_to=())
 
 
 def snooze_after_judging(case: Case, snooze: Snooze) -> Snooze:

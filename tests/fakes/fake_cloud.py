@@ -21,7 +21,6 @@ from reaper.acting.contract import (
     ActionResult,
     Earlier,
     HalfDone,
-    Interrupted,
     Manifest,
     Permit,
     PutBackResult,
@@ -35,7 +34,7 @@ from reaper.errors import CloudError, Reason
 from reaper.kind import ActionSpec, Kind
 from reaper.model import BilledPart, Resource, Role, StepName, Target
 from reaper.observation import IndirectEvidence, Observation, Reading, Series, Window
-from reaper.record import SideChange
+from reaper.record import Act, SideChange
 
 KIND = "sagemaker-endpoint"
 STARTABLE = "sagemaker-notebook"
@@ -275,12 +274,10 @@ def side_changes(manifest: Manifest) -> tuple[SideChange, ...]:
     return (SideChange(what="minimum", before=minimum, ours=0),) if minimum else ()
 
 
-def put_back(yard: FakeSession, one: Resource, interrupted: Interrupted) -> PutBackResult:
+def put_back(yard: FakeSession, one: Resource, interrupted: Act) -> PutBackResult:
     """The minimum as it was, unless a person has set another one, or the thing has been made again."""
     thing, [change] = yard.cloud.thing("put back", one.name), interrupted.changes
-    if any(
-        (action, name) == (interrupted.action, one.name) and when >= interrupted.begun_at for action, name, when in yard.cloud.log
-    ):
+    if any((action, name) == (interrupted.action, one.name) and when >= interrupted.at for action, name, when in yard.cloud.log):
         return PutBackResult(state=HalfDone.DONE, because="it was carried out")
     if thing.minimum == change.before:
         return PutBackResult(state=HalfDone.UNCHANGED, because="nothing was changed")

@@ -16,7 +16,6 @@ from reaper.ledger.store import (
     Having,
     Key,
     Row,
-    changed_columns,
     is_met,
 )
 
@@ -47,13 +46,6 @@ class InMemoryStore:
     def put(self, key: Key, columns: Mapping[str, str], touched: str, condition: AtVersion | FreeFor | None = None) -> bool:
         with self._lock:
             return self._write(Row(key=key, columns=dict(columns), touched=touched), condition)
-
-    def change(self, key: Key, columns: Mapping[str, str | None], touched: str | None, condition: AtVersion | Having) -> bool:
-        with self._lock:
-            row = self.rows.get(key)
-            when = touched or (row.touched if row else "")
-            new = Row(key=key, columns=changed_columns(row, columns, condition), touched=when)
-            return self._write(new, condition)
 
     def delete(self, key: Key, having: Having | None = None) -> None:
         with self._lock:

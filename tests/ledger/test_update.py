@@ -11,7 +11,7 @@ from fakes.ledger_places import ARN
 from fakes.memory_ledger import InMemoryLedger
 from fakes.records import a_record, changed
 from reaper.errors import CloudError, Reason
-from reaper.ledger.update import MAX_TRIES, update_record, update_row, write_until_accepted
+from reaper.ledger.ledger import MAX_TRIES, update_record, update_row, write_until_accepted
 from reaper.record import Record
 
 

@@ -29,8 +29,7 @@ from reaper.azure.session import CloudSession
 from reaper.case import Blocked
 from reaper.errors import ActionWithdrawn, CloudError
 from reaper.model import Resource, StepName
-from reaper.pending.intents import Intent
-from reaper.record import NO_RECORD, NO_SNOOZES, Act
+from reaper.record import NO_RECORD, NO_SNOOZES, Act, act_of
 from reaper_sandbox.azure.server import Server
 
 
@@ -72,17 +71,8 @@ class PreparedAction:
     def act(self) -> Act:
         """Its intent."""
         one, manifest = self.resource, self.manifest
-        return Act(
-            action=manifest.action,
-            at=manifest.at,
-            run=manifest.run,
-            id=one.id,
-            kind=one.kind,
-            name=one.name,
-            region=one.region,
-            created=one.created,
-            changes=self.functions.side_changes(manifest),
-        )
+        act = act_of(one, manifest.action, manifest.run, manifest.at)
+        return replace(act, created=one.created, changes=self.functions.side_changes(manifest))
 
     def permit(self) -> CallPermit:
         """The real permit, over a ledger in which nothing happens."""
@@ -91,7 +81,8 @@ class PreparedAction:
         return CallPermit(
             resource=one,
             snoozes=NO_SNOOZES,
-            own_intent=Intent(id=one.id, before=NO_RECORD, act=self.act),
+            before=NO_RECORD,
+            act=self.act,
             ledger=ledger,
             clock=lambda: NOW,
             read=lambda: self.functions.read_now(self.cloud.without_cache(), one),

@@ -16,7 +16,7 @@ from fakes.memory_ledger import InMemoryLedger
 from reaper import limits
 from reaper.case import Coverage
 from reaper.errors import CloudError, Reason
-from reaper.ledger.update import MAX_TRIES
+from reaper.ledger.ledger import MAX_TRIES
 from reaper.model import Mode, Result, Status, StepName
 from reaper.pending import holds
 from reaper.pending.holds import Breaker, Exceeded, Hold, HoldRow, LimitName, Release, RunScope

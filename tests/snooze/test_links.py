@@ -10,7 +10,7 @@ import pytest
 from fakes.builders import DAY, NOW, TARGET, resource, rule
 from reaper.case import Case, Finding, Outcome, Owner, Price, Step
 from reaper.errors import ReaperError
-from reaper.ledger.rows import Recalled, visit_columns, visit_from_row
+from reaper.ledger.rows import Recalled, Visit, document_of, parse_document
 from reaper.model import Result, State, StepName, Target, Verdict
 from reaper.snooze import links as snooze_links
 from reaper.snooze import pages
@@ -52,7 +52,7 @@ def token_in(address: str) -> str:
 def test_the_page_shows_money_as_the_mail_did():
     euro = Currency(code="EUR", rate=0.5, as_of="2026-11-01", source="ECB")
     visit = opened(finding(), signer=replace(OFFER, currency=euro)).visit
-    stored = visit_from_row(visit_columns(visit), 1)
+    stored = parse_document(Visit, document_of(visit), "it")
     assert stored == visit
     body = pages.form_page(SnoozeForm(token="t"), stored, Recalled(), NOW, {"shorten": True, "disown": True}).body
     assert "EUR 16.90 a day" in body

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeVar
 
 from reaper.model import Resource, Result, StepName, Target
-from reaper.record import ManifestReference, SideChange
+from reaper.record import Act, ManifestReference, SideChange
 
 C = TypeVar("C")
 UndoState = Mapping[str, Any]
@@ -120,16 +120,6 @@ class ActionResult:
     part_done: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Interrupted:
-    """An action that was begun and may be half done. `created`: when its resource was created, as read before its first call."""
-
-    action: StepName
-    begun_at: datetime
-    created: datetime | None
-    changes: tuple[SideChange, ...]
-
-
 class HalfDone(StrEnum):
     """What looking at an interrupted action found, or did."""
 
@@ -169,7 +159,7 @@ def no_side_changes(manifest: Manifest) -> tuple[SideChange, ...]:
     return ()
 
 
-def nothing_to_put_back(cloud: Any, resource: Resource, interrupted: Interrupted) -> PutBackResult:
+def nothing_to_put_back(cloud: Any, resource: Resource, interrupted: Act) -> PutBackResult:
     """The default of a kind whose actions change nothing beside their main call."""
     return PutBackResult(state=HalfDone.UNCHANGED, because="nothing but its main call changes anything")
 
@@ -203,4 +193,4 @@ class ActionFunctions(Generic[C]):
     undo_members: Mapping[StepName, Members]
     id_pattern: re.Pattern[str]
     side_changes: Callable[[Manifest], tuple[SideChange, ...]] = no_side_changes
-    put_back: Callable[[C, Resource, Interrupted], PutBackResult] = nothing_to_put_back
+    put_back: Callable[[C, Resource, Act], PutBackResult] = nothing_to_put_back

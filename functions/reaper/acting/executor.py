@@ -19,14 +19,14 @@ from reaper.acting.task import OPERATION, ActContext, Task
 from reaper.case import Outcome
 from reaper.errors import ActionWithdrawn, CloudError, ReaperError, Reason, errors_as_withdrawal, odd_replies_as_errors
 from reaper.handover import Decision, no_time_to_act
+from reaper.ledger.ledger import update_record
 from reaper.ledger.rows import HistoryEntry, Recalled, comparable_id, host_ids
-from reaper.ledger.update import update_record
 from reaper.model import ENDING_ACTIONS, Resource, Result, Run, StepName
 from reaper.pending import intents, lost
-from reaper.pending.intents import NOT_KNOWN, Intent
+from reaper.pending.intents import NOT_KNOWN
 from reaper.planning import possible_actions
 from reaper.planning.reasons import participle
-from reaper.record import Act, ManifestReference, Record
+from reaper.record import Act, ManifestReference, Record, act_of
 
 GONE = Outcome(result=Result.DONE, because="it no longer exists", already_done=True)
 
@@ -90,7 +90,8 @@ def _execute_step(task: Task) -> Outcome:
     permit = CallPermit(
         resource=resource,
         snoozes=recalled.snoozes(resource),
-        own_intent=_record_intent(manifest, resource, recalled.record(resource.id), task),
+        before=recalled.record(resource.id),
+        act=_record_intent(manifest, resource, recalled.record(resource.id), task),
         ledger=task.context.ledger,
         clock=task.context.clock,
         read=lambda: _read_now(task),
@@ -164,7 +165,7 @@ def _store_manifest(manifest: Manifest, version: int, task: Task) -> ManifestRef
         raise error.reworded(because) from error
 
 
-def _record_intent(manifest: Manifest, resource: Resource, record: Record, task: Task) -> Intent:
+def _record_intent(manifest: Manifest, resource: Resource, record: Record, task: Task) -> Act:
     """The intent, once it is in the ledger. Raises ActionWithdrawn if it couldn't be written."""
     now = task.context.clock()
     with errors_as_withdrawal("the ledger couldn't be written before the action"):
@@ -173,27 +174,15 @@ def _record_intent(manifest: Manifest, resource: Resource, record: Record, task:
         )
     stored = _store_manifest(manifest, record.version + 1, task)
     now = task.context.clock()
-    begun = Act(
-        action=manifest.action,
-        at=now,
-        run=task.run.id,
-        id=resource.id,
-        kind=resource.kind,
-        name=resource.name,
-        region=resource.region,
-        owner=task.decision.case.owner.address,
-        manifest=stored,
-        created=resource.created,
-        changes=task.functions.side_changes(manifest),
-    )
-    own_intent, intended = Intent(id=resource.id, before=record, act=begun), record_updates.before_action(record, begun)
+    intent = act_of(resource, manifest.action, task.run.id, now, task.decision.case.owner.address)
+    begun = replace(intent, manifest=stored, created=resource.created, changes=task.functions.side_changes(manifest))
     because = "its ledger record changed a moment ago, and it may be snoozed"
     try:  # whatever happens here, a write may have taken effect although its reply was lost
-        if task.context.ledger.write_record(resource.id, intended, record.version, now):
-            return own_intent
+        if task.context.ledger.write_record(resource.id, record_updates.before_action(record, begun), record.version, now):
+            return begun
     except CloudError as error:
         because = f"the ledger couldn't be written before the action: {error}"
-    _take_back_intent(own_intent, task)
+    _take_back_intent(begun, record, task)
     raise ActionWithdrawn(because)
 
 
@@ -204,24 +193,24 @@ def _perform(permit: CallPermit, manifest: Manifest, task: Task) -> Outcome:
     except (ActionWithdrawn, CloudError) as error:
         return _after_failure(error, permit, task)
     outcome = Outcome(result=Result.DONE, because=result.because, part_done=result.part_done, begun=True)
-    return _record_result(outcome, permit.own_intent, task)
+    return _record_result(outcome, permit.act, task)
 
 
 def _after_failure(error: ActionWithdrawn | CloudError, permit: CallPermit, task: Task) -> Outcome:
     """The outcome of an action that ended early: what is half done is put back. Raises the error if nothing was changed, unless it is gone."""
-    own_intent, withdrawn = permit.own_intent, isinstance(error, ActionWithdrawn)
+    act, withdrawn = permit.act, isinstance(error, ActionWithdrawn)
     if not permit.calls_made:
         is_gone = isinstance(error, CloudError) and error.reason is Reason.GONE and task.action is not StepName.START
-        _take_back_intent(own_intent, task, gone=is_gone)
+        _take_back_intent(act, permit.before, task, gone=is_gone)
         if not is_gone:
             raise error
         return GONE
-    if own_intent.act.changes:
-        return _after_half_done(error, own_intent, task)
+    if act.changes:
+        return _after_half_done(error, act, task)
     if not withdrawn and _shows_as_done(task):
-        return _done_late(own_intent, task)
+        return _done_late(act, task)
     because = f"it was begun, then interrupted: {error}" if withdrawn else f"{NOT_KNOWN}: {error}"
-    return _begun_and_failed(because, error, own_intent, task)
+    return _begun_and_failed(because, error, act, task)
 
 
 def _shows_as_done(task: Task) -> bool:
@@ -236,34 +225,34 @@ def _shows_as_done(task: Task) -> bool:
     return blocked is not None and blocked.already_done
 
 
-def _after_half_done(error: ReaperError, own_intent: Intent, task: Task) -> Outcome:
+def _after_half_done(error: ReaperError, act: Act, task: Task) -> Outcome:
     """Look at what the calls left, and put it back. If that can't be done now, the intent stays open for the next run."""
     try:
-        settled = put_back(task.decision.case.resource, own_intent.act, task.functions, task.session)
+        settled = put_back(task.decision.case.resource, act, task.functions, task.session)
     except CloudError as failure:
         task.errors.extend((error, failure))
         because = f"it was begun, then interrupted: {error}; it couldn't be put back yet: {failure}"
         return Outcome(result=Result.FAILED, error=because, begun=True)
     if settled.state is HalfDone.DONE:
-        return _done_late(own_intent, task)
+        return _done_late(act, task)
     because = f"it was begun, then interrupted: {error}; {settled.because}"
     may_follow = isinstance(error, CloudError) and error.may_have_been_made
     if settled.result is Result.FAILED or may_follow:  # a call without a reply may still take effect
-        return _begun_and_failed(because, error, own_intent, task)
-    return _record_result(Outcome(result=settled.result, because=because, begun=True), own_intent, task)
+        return _begun_and_failed(because, error, act, task)
+    return _record_result(Outcome(result=settled.result, because=because, begun=True), act, task)
 
 
-def _done_late(own_intent: Intent, task: Task) -> Outcome:
+def _done_late(act: Act, task: Task) -> Outcome:
     because = f"it was {participle(task.decision.case.resource, task.action)}, although the reply was lost"
-    return _record_result(Outcome(result=Result.DONE, because=because, begun=True), own_intent, task)
+    return _record_result(Outcome(result=Result.DONE, because=because, begun=True), act, task)
 
 
-def _begun_and_failed(because: str, error: ReaperError, own_intent: Intent, task: Task) -> Outcome:
+def _begun_and_failed(because: str, error: ReaperError, act: Act, task: Task) -> Outcome:
     task.errors.append(error)
-    return _record_result(Outcome(result=Result.FAILED, error=because, begun=True), own_intent, task)
+    return _record_result(Outcome(result=Result.FAILED, error=because, begun=True), act, task)
 
 
-def _record_result(outcome: Outcome, own_intent: Intent, task: Task) -> Outcome:
+def _record_result(outcome: Outcome, act: Act, task: Task) -> Outcome:
     """Add the outcome to the intent, whatever the version is by now, and to the history. Returns the outcome.
 
     A failure is reported. The next run then finds the intent without a result and closes it.
@@ -279,19 +268,19 @@ def _record_result(outcome: Outcome, own_intent: Intent, task: Task) -> Outcome:
         return replace(settled, act=told, called_at=now)
 
     try:
-        intents.update_intent(ledger, own_intent.id, own_intent.act, change, now)
+        intents.update_intent(ledger, act, change, now)
         for host_id in host_ids(task.decision.case.resource):  # its silence, too, counts from here
-            update_record(ledger, host_id, lambda record: record_updates.after_call(record, now), now)
+            update_record(ledger, host_id, lambda record: replace(record, called_at=now), now)
         what = participle(task.decision.case.resource, task.action) if done else "failed"
-        ledger.add_history(HistoryEntry(id=own_intent.id, when=now, what=what, by=task.run.id, because=because))
+        ledger.add_history(HistoryEntry(id=act.id, when=now, what=what, by=task.run.id, because=because))
     except CloudError as error:
         task.errors.append(error)
     return outcome
 
 
-def _take_back_intent(own_intent: Intent, task: Task, *, gone: bool = False) -> None:
+def _take_back_intent(act: Act, before: Record, task: Task, *, gone: bool = False) -> None:
     """Remove an intent for which no call was made. `gone`: the resource no longer exists, so its notice no longer counts."""
     try:
-        intents.take_back_intent(task.context.ledger, own_intent, task.context.clock(), gone=gone)
+        intents.take_back_intent(task.context.ledger, act, before, task.context.clock(), gone=gone)
     except CloudError as error:
         task.errors.append(error)

@@ -12,14 +12,13 @@ from datetime import timedelta
 from typing import Any
 
 from reaper import record_updates
-from reaper.acting.contract import ActionFunctions, HalfDone, Interrupted, PutBackResult
+from reaper.acting.contract import ActionFunctions, HalfDone, PutBackResult
 from reaper.acting.task import OPERATION, ActContext, fresh_session
 from reaper.case import Coverage
 from reaper.coverage import failure_row
 from reaper.errors import ActionWithdrawn, CloudError, ReaperError, Reason, odd_replies_as_errors
-from reaper.ledger.ledger import place_of, record_key
+from reaper.ledger.ledger import place_of, record_key, update_record
 from reaper.ledger.rows import HistoryEntry
-from reaper.ledger.update import update_record
 from reaper.model import Resource, StepName
 from reaper.pending import intents
 from reaper.pending.unfinished import Unfinished, unlisted_resource
@@ -35,10 +34,9 @@ def put_back(resource: Resource, act: Act, functions: ActionFunctions[Any], sess
 
     Raises CloudError if that can't be known or done now.
     """
-    interrupted = Interrupted(action=act.action, begun_at=act.at, created=act.created, changes=act.changes)
     try:
         with odd_replies_as_errors(OPERATION):
-            return functions.put_back(fresh_session(session), resource, interrupted)
+            return functions.put_back(fresh_session(session), resource, act)
     except CloudError as error:
         if error.reason is not Reason.GONE:
             raise
@@ -97,7 +95,7 @@ def _closed(found: Unfinished, result: PutBackResult, context: ActContext) -> Un
         if not intents.is_same_intent(record, act):
             return record
         closed = record_updates.with_result(record, result.result, because)
-        return record_updates.after_call(closed, now) if result.state in {HalfDone.PUT_BACK, HalfDone.LEFT} else closed
+        return replace(closed, called_at=now) if result.state in {HalfDone.PUT_BACK, HalfDone.LEFT} else closed
 
     record = update_record(context.ledger, act.id, close, now)
     if record.act is None or not intents.is_same_intent(record, act):

@@ -13,8 +13,7 @@ from reaper.ledger.ledger import Ledger
 from reaper.ledger.rows import remembered_ids
 from reaper.model import Resource
 from reaper.pending import intents, stop_switch
-from reaper.pending.intents import Intent
-from reaper.record import Snoozes
+from reaper.record import Act, Record, Snoozes
 
 DIFFERENT_FIELDS = {
     "created": "creation time",
@@ -31,12 +30,13 @@ DIFFERENT_FIELDS = {
 class CallPermit:
     """Permission for the calls of one action: `contract.Permit`. `calls_made` counts those that were made, or may have been.
 
-    `resource`, `snoozes`: what was read before the intent. `read` reads the resource again, and `look_again` checks everything again.
+    `resource`, `snoozes`, `before`: what was read before the intent, which is `act`. `read` reads the resource again, and `look_again` checks everything again.
     """
 
     resource: Resource
     snoozes: Snoozes
-    own_intent: Intent
+    before: Record
+    act: Act
     ledger: Ledger
     clock: Callable[[], datetime]
     read: Callable[[], Resource]
@@ -88,7 +88,7 @@ class CallPermit:
             raise ActionWithdrawn(stop_switch.paused_because(pause))
         if recalled.errors:
             raise ActionWithdrawn(f"the ledger couldn't be read before the call: {recalled.errors[0]}") from recalled.errors[0]
-        if because := intents.changed_because(resource, recalled, self.own_intent.before.version + 1, self.snoozes, now):
+        if because := intents.changed_because(resource, recalled, self.before.version + 1, self.snoozes, now):
             raise ActionWithdrawn(because)
         if because := intents.open_on_host_because(resource, recalled):
             raise ActionWithdrawn(because)

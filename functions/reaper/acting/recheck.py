@@ -15,9 +15,8 @@ from reaper.acting.task import Task, fresh_session
 from reaper.assess import assess
 from reaper.case import Case
 from reaper.errors import ActionWithdrawn, CloudError, Reason, errors_as_withdrawal, gone_as_partial, odd_replies_as_errors
-from reaper.ledger.ledger import Ledger
+from reaper.ledger.ledger import Ledger, update_record, write_until_accepted
 from reaper.ledger.rows import Recalled, remembered_ids
-from reaper.ledger.update import update_record, write_until_accepted
 from reaper.model import ENDING_ACTIONS, Resource, Result, State, StepName
 from reaper.observation import Observation
 from reaper.observing.windows import observation_window, recent_since_by_id

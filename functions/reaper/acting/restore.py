@@ -21,9 +21,8 @@ from reaper.acting.manifest import (
     stored_manifest,
 )
 from reaper.errors import LEFT_ALONE, CloudError, Reason, SettingsError, odd_replies_as_errors
-from reaper.ledger.ledger import RETENTION, Ledger
+from reaper.ledger.ledger import RETENTION, Ledger, update_record
 from reaper.ledger.rows import RESTORED, HistoryEntry, comparable_id
-from reaper.ledger.update import update_record
 from reaper.model import StepName, Target
 from reaper.pending import lookup, lost
 from reaper.record import ManifestReference, Record
@@ -192,7 +191,7 @@ def _end_unfinished(resource_id: str, context: RestoreContext) -> None:
 
     def end(record: Record) -> Record:
         is_open = record_updates.is_interrupted(record)
-        return record_updates.after_call(record, now) if is_open else record_updates.closed_unknown(record)
+        return replace(record, called_at=now) if is_open else record_updates.closed_unknown(record)
 
     update_record(context.ledger, resource_id, end, now)
 
@@ -240,9 +239,9 @@ def _record_undo(manifest: Manifest, address: str, undone: UndoResult, context: 
         if named and named.address == address and not undone.run_again:
             return record_updates.after_undo(record, now)
         if record_updates.is_interrupted(record):
-            record = record_updates.with_unknown_result(record)
-        ended = record_updates.after_call(record_updates.after_action(record), now)
-        return replace(ended, act=ended.act and replace(ended.act, told_at=ended.act.told_at or now))
+            record = record_updates.closed_unknown(record)
+        ended = record_updates.after_action(record)
+        return replace(ended, called_at=now, act=ended.act and replace(ended.act, told_at=ended.act.told_at or now))
 
     try:
         lost.record_known(context.ledger, manifest.id, manifest.run, now, f"restored by {context.by}")

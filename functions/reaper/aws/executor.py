@@ -16,7 +16,6 @@ from reaper.acting.contract import (
     ActionFunctions,
     ActionResult,
     Earlier,
-    Interrupted,
     Manifest,
     Members,
     Permit,
@@ -34,7 +33,7 @@ from reaper.aws.table import Deletion, Scaling, Table
 from reaper.errors import CloudError, Reason
 from reaper.kind import ActionSpec, StartStop, Undo
 from reaper.model import Resource, StepName
-from reaper.record import SideChange
+from reaper.record import Act, SideChange
 
 
 def functions_of(table: Table) -> ActionFunctions[CloudSession]:
@@ -135,7 +134,7 @@ def _side_changes(table: Table, manifest: Manifest) -> tuple[SideChange, ...]:
     return scaling.side_changes(manifest) if isinstance(table.actions[manifest.action], Scaling) else ()
 
 
-def _put_back(table: Table, cloud: CloudSession, resource: Resource, interrupted: Interrupted) -> PutBackResult:
+def _put_back(table: Table, cloud: CloudSession, resource: Resource, interrupted: Act) -> PutBackResult:
     action = table.actions.get(interrupted.action)
     if isinstance(action, Scaling):
         return scaling.settle(table, action, cloud, resource, interrupted)

@@ -21,7 +21,6 @@ from reaper.acting.contract import (
     ActionResult,
     Earlier,
     HalfDone,
-    Interrupted,
     Manifest,
     Members,
     Permit,
@@ -45,7 +44,7 @@ from reaper.aws.session import CloudSession
 from reaper.aws.table import Numbers, Row, Scaling, Table, Tags
 from reaper.errors import CloudError, Reason
 from reaper.model import Resource, StepName
-from reaper.record import SideChange
+from reaper.record import Act, SideChange
 
 MINIMUM, AUTOSCALING = "minimum of ", "autoscaling of "
 IN_SERVICE = "InService"
@@ -156,7 +155,7 @@ def _set_number(table: Table, scaling: Scaling, send: Callable[..., Any], name: 
     send("sagemaker", scaling.call, table.listing.key("arn"), **scaling.parameters(name, id_, count))
 
 
-def settle(table: Table, scaling: Scaling, cloud: CloudSession, resource: Resource, interrupted: Interrupted) -> PutBackResult:
+def settle(table: Table, scaling: Scaling, cloud: CloudSession, resource: Resource, interrupted: Act) -> PutBackResult:
     """Put the autoscaling minimum of an interrupted action back, unless the action took effect."""
     minimum = next((change for change in interrupted.changes if change.what.startswith(MINIMUM)), None)
     target: dict[str, Any] = {}
@@ -170,7 +169,7 @@ def settle(table: Table, scaling: Scaling, cloud: CloudSession, resource: Resour
         rows = autoscaling.read_autoscaling_of(cloud, [id_]).targets
         target.clear()
         target.update(next((row for row in rows if row["ScalableDimension"] in CAPACITY_DIMENSIONS), {}))
-        because_left = _left_because(target, row, minimum, interrupted.begun_at)
+        because_left = _left_because(target, row, minimum, interrupted.at)
         return LeftBehind(
             is_back=target.get("MinCapacity") == minimum.before,
             left_because=because_left and f"the autoscaling minimum of {id_} stays as it is, because {because_left}",
@@ -191,7 +190,7 @@ def settle(table: Table, scaling: Scaling, cloud: CloudSession, resource: Resour
     return put_back(look_or_wait, write, lambda tries: time.sleep(min(3, 2 * tries - 1)))
 
 
-def _settled(row: Row, scaling: Scaling, interrupted: Interrupted, minimum: SideChange | None) -> PutBackResult | None:
+def _settled(row: Row, scaling: Scaling, interrupted: Act, minimum: SideChange | None) -> PutBackResult | None:
     """How it ended, if no minimum has to be put back."""
     if row["CreationTime"] != interrupted.created:
         return PutBackResult(state=HalfDone.LEFT, because="it has been recreated since, so the reaper left it alone")

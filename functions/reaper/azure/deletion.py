@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from reaper.acting.contract import (
     PREVIOUS_MEMBERS,
     HalfDone,
-    Interrupted,
     Manifest,
     Permit,
     PutBackResult,
@@ -33,7 +32,7 @@ from reaper.azure.reader import State
 from reaper.azure.requests import ArmChange, Json, latest_known, parse_time
 from reaper.errors import ActionWithdrawn, CloudError, Reason
 from reaper.model import Resource, StepName
-from reaper.record import SideChange
+from reaper.record import Act, SideChange
 
 if TYPE_CHECKING:
     from reaper.azure.session import CloudSession
@@ -137,7 +136,7 @@ def side_changes(manifest: Manifest) -> tuple[SideChange, ...]:
     return (SideChange(what=TRAFFIC, before=percent, ours=0),) if percent else ()
 
 
-def put_back_share(cloud: CloudSession, resource: Resource, interrupted: Interrupted) -> PutBackResult:
+def put_back_share(cloud: CloudSession, resource: Resource, interrupted: Act) -> PutBackResult:
     """Settle an interrupted delete: `ActionFunctions.put_back`. Raises CloudError if it can't be known now how it ended."""
     change = next((change for change in interrupted.changes if change.what == TRAFFIC), None)
     if change is None:
@@ -161,7 +160,7 @@ def _settled(state: HalfDone, because: str) -> LeftBehind:
     return LeftBehind(settled=PutBackResult(state=state, because=because))
 
 
-def _left_behind(state: State, interrupted: Interrupted, change: SideChange) -> LeftBehind:
+def _left_behind(state: State, interrupted: Act, change: SideChange) -> LeftBehind:
     row, endpoint = state["deployment"], state["endpoint"]
     if interrupted.created is None or _created_at(row) != interrupted.created:
         return _settled(HalfDone.LEFT, "it may be another deployment by now, so its traffic stays as it is")
@@ -174,7 +173,7 @@ def _left_behind(state: State, interrupted: Interrupted, change: SideChange) -> 
     busy = CloudError(Reason.REFUSED, WRITE_ENDPOINT, f"its endpoint is still {progress}")
     return LeftBehind(
         is_back=percent == change.before,
-        left_because=None if percent == change.before else _left_because(state, percent, interrupted.begun_at, change),
+        left_because=None if percent == change.before else _left_because(state, percent, interrupted.at, change),
         busy_because=busy if progress in deployments.CHANGING_STATES else None,
         told=f"its traffic was at {change.ours}%, and setting it back to {change.before}% has begun",
     )

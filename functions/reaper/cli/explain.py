@@ -109,13 +109,12 @@ def _explain_live(resource_id: str, base: Settings, policy: str | None, wide: bo
         report = run(audit, source, current_time, progress)
     ledger, now = opening.open_ledger(base.ledger, os.environ, read_only=True), current_time()
     ids = [finding.case.resource.id for finding in explain.matching_findings(report, resource_id)]
-    recalled = ledger.recall(ids, now)
-    known = [one for one in ids if one in recalled and not recalled.is_unreadable(one)]
+    known = ledger.recall(ids, now).readable_only()
     context = explain.ExplainContext(
         policy=source.policy,
         now=now,
-        records={one: recalled.record(one) for one in known},
-        snoozes={one: recalled.snooze(one) for one in known},
+        records={one: known.record(one) for one in ids if one in known},
+        snoozes={one: known.snooze(one) for one in ids if one in known},
         histories=partial(ledger.history, since=now - RETENTION, limit=explain.MAX_HISTORY),
     )
     text = explain.render(report, resource_id, context)

@@ -14,7 +14,7 @@ from typing import Any
 
 from reaper.errors import CloudError, Reason
 from reaper.ledger.ledger import Ledger
-from reaper.ledger.rows import VALUE_PREFIX, document_columns, from_document, history_from_row, valid_version
+from reaper.ledger.rows import DOCUMENT, VALUE_PREFIX, HistoryEntry, Visit, document_of, parse_document, valid_version
 from reaper.ledger.store import AtVersion, Category, Row
 from reaper.record import Record, Snooze
 
@@ -22,7 +22,12 @@ CATEGORIES = frozenset(Category) - {Category.LEASE, Category.STATISTICS, Categor
 """The rows that may name a person. Leases, statistics and the trend never do."""
 FORGOTTEN = "(forgotten)"
 """Replaces an address. No owner has it, so a notice that went to the address no longer counts and the next run sends another one."""
-FORMS: Mapping[Category, type[Record] | type[Snooze]] = {Category.RECORD: Record, Category.SNOOZE: Snooze}
+FORMS: Mapping[Category, Any] = {
+    Category.RECORD: Record,
+    Category.SNOOZE: Snooze,
+    Category.HISTORY: HistoryEntry,
+    Category.VISIT: Visit,
+}
 PERSON_FIELDS = frozenset(
     {
         "notice.to",
@@ -32,12 +37,14 @@ PERSON_FIELDS = frozenset(
         "correction.to",
         "act.owner",
         "act.because",
+        "address",
+        "because",
         "by",
         "reason",
         "disowned_by",
     }
 )
-"""The fields of a record or a snooze that name a person, or are free text."""
+"""The fields of a document that name a person, or are free text."""
 PERSON_COLUMN = "by"
 """A column or field that names a person in more words than the address: it is replaced as a whole."""
 RECIPIENT_FIELD = "act.owner"
@@ -90,7 +97,7 @@ def _forget_in_row(row: Row, pattern: re.Pattern[str], ledger: Ledger) -> Forgot
         if not changed:
             return None
         outcome = replace(outcome, columns=tuple(sorted(name.removeprefix(VALUE_PREFIX) for name in changed)))
-        return outcome if _write_row(row, changed, ledger) else replace(outcome, error=CHANGED)
+        return outcome if _is_replaced(row, changed, ledger) else replace(outcome, error=CHANGED)
     except CloudError as failure:
         if failure.reason is not Reason.UNREADABLE:
             raise
@@ -98,19 +105,21 @@ def _forget_in_row(row: Row, pattern: re.Pattern[str], ledger: Ledger) -> Forgot
 
 
 def _forget_in_document(
-    row: Row, form: type[Record] | type[Snooze], pattern: re.Pattern[str], outcome: ForgottenRow, ledger: Ledger
+    row: Row, form: Any, pattern: re.Pattern[str], outcome: ForgottenRow, ledger: Ledger
 ) -> ForgottenRow | None:
     """Only what names a person or is free text is changed, never an ID or a name. Raises CloudError if it can't be read."""
-    document_form: Any = form
-    noun: Record | Snooze = from_document(document_form, row, f"the {row.key.category} of {outcome.id}")
+    column = f"{VALUE_PREFIX}{DOCUMENT}" if row.key.category is Category.VISIT else DOCUMENT
     changed: list[str] = []
+    noun = parse_document(form, row.columns.get(column), f"the {row.key.category} of {outcome.id}")
     new = _redacted_noun(noun, pattern, changed)
     if not changed:
         return None
     outcome = replace(outcome, columns=tuple(sorted(changed)))
-    condition = AtVersion(version=noun.version)
-    is_written = ledger.store.put(row.key, document_columns(outcome.id, new), row.touched, condition)
-    return outcome if is_written else replace(outcome, error=CHANGED)
+    if isinstance(new, HistoryEntry):
+        ledger.add_history(new)
+        ledger.store.delete(row.key)
+        return outcome
+    return outcome if _is_replaced(row, {column: document_of(new)}, ledger) else replace(outcome, error=CHANGED)
 
 
 def _redacted_noun(noun: Any, pattern: re.Pattern[str], changed: list[str], path: str = "") -> Any:
@@ -138,14 +147,12 @@ def _without_address(name: str, text: str, pattern: re.Pattern[str]) -> str | No
     return FORGOTTEN if name == PERSON_COLUMN else pattern.sub(FORGOTTEN, text)
 
 
-def _write_row(row: Row, changed: Mapping[str, str], ledger: Ledger) -> bool:
+def _is_replaced(row: Row, changed: dict[str, str], ledger: Ledger) -> bool:
     """Write what changed, and leave the row's retention as it is. Returns False if another writer came first."""
-    if row.key.category is Category.HISTORY:
-        ledger.add_history(history_from_row({**row.texts, **changed}))
-        ledger.store.delete(row.key)
-        return True
+    if len(row.texts) != len(row.columns):
+        raise CloudError(Reason.UNREADABLE, "ledger:Read", f"{row.key.name} has a value that isn't a string")
     condition = AtVersion(version=valid_version(row.version, f"the {row.key.category} of {row.key.name}"))
-    return ledger.store.change(row.key, changed, None, condition)
+    return ledger.store.put(row.key, row.texts | changed, row.touched, condition)
 
 
 def _redacted(name: str, text: str, pattern: re.Pattern[str]) -> str:

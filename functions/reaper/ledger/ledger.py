@@ -6,16 +6,18 @@ exactly, except for the type in the ARN of a Studio app.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
+from typing import TypeVar
 
 from reaper.errors import CloudError, Reason
 from reaper.idle_period import VOID_AHEAD
 from reaper.ledger import rows
 from reaper.ledger.rows import (
+    DOCUMENT,
+    VALUE_PREFIX,
     HistoryEntry,
     NamedRow,
     Recalled,
@@ -26,6 +28,7 @@ from reaper.ledger.rows import (
 )
 from reaper.ledger.store import LAST_NAME, NEVER, AtVersion, Category, FreeFor, Having, Key, Row, RowStore
 from reaper.model import Target
+from reaper.policy import office_hours
 from reaper.record import Act, Record, Snooze
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -33,6 +36,10 @@ RETENTION = timedelta(days=400)
 """How long a row is retained from the moment it was touched. A snooze that ends later counts as touched when it ends."""
 KEPT_FOR = timedelta(days=60)
 """How long a record is retained after its last write if it has no action, manifest or lost manifest: those last for RETENTION."""
+Stored = TypeVar("Stored", Record, Snooze)
+Written = TypeVar("Written")
+MAX_TRIES = 8
+"""How often a write is tried before it counts as failed."""
 NEWEST_FIRST_BASE = 10**19
 """Partitions are read in ascending order, so the names of statistics and of the history count down from here."""
 
@@ -78,13 +85,14 @@ class Ledger:
         kept_for = RETENTION if record.act or record.lost_manifest else KEPT_FOR
         key, touched = record_key(resource_id), sortable_time(now - RETENTION + kept_for)
         condition = AtVersion(version=expected_version, lapsed_before=_retained_since(now))
-        return self.store.put(key, rows.document_columns(resource_id, written), touched, condition)
+        return self.store.put(key, {"id": resource_id, DOCUMENT: rows.document_of(written)}, touched, condition)
 
     def write_snooze(self, resource_id: str, snooze: Snooze, expected_version: int, now: datetime) -> bool:
         """Write what a person said, as `write_record` does. It is retained until its snooze has ended for RETENTION."""
         touched = sortable_time(max(now, snooze.until or now))
         condition = AtVersion(version=expected_version, lapsed_before=_retained_since(now))
-        return self.store.put(snooze_key(resource_id), rows.document_columns(resource_id, snooze), touched, condition)
+        columns = {"id": resource_id, DOCUMENT: rows.document_of(snooze)}
+        return self.store.put(snooze_key(resource_id), columns, touched, condition)
 
     def recall_target(self, target: Target, now: datetime, ids: Iterable[str] = ()) -> Recalled:
         """What is retained at `now` about every resource in the target, listed or not: two queries. Those of these IDs that say another place
@@ -114,12 +122,20 @@ class Ledger:
     def add_visit(self, visit: Visit) -> None:
         """Store what a mail's link opens. It is retained until the link expires."""
         key, touched = Key(Category.VISIT, "", visit.id), sortable_time(visit.expires - RETENTION)
-        self.store.put(key, rows.visit_columns(visit), touched, AtVersion(version=0))
+        self.store.put(key, rows.value_columns({DOCUMENT: rows.document_of(visit)}), touched, AtVersion(version=0))
 
     def visit(self, visit_id: str, now: datetime) -> Visit | None:
         """What the link with that ID opens; None if there is no such row, or none any longer. Raises CloudError also if it can't be read."""
         row = self.store.get(Key(Category.VISIT, "", visit_id))
-        return rows.visit_from_row(row.columns, row.version) if row and not row.is_lapsed(_retained_since(now)) else None
+        if row is None or row.is_lapsed(_retained_since(now)):
+            return None
+        subject = "the list of resources behind a link"
+        visit = rows.parse_document(Visit, row.columns.get(f"{VALUE_PREFIX}{DOCUMENT}"), subject)
+        try:
+            office_hours.time_zone(visit.tz)
+        except ValueError as error:
+            raise CloudError(Reason.UNREADABLE, "ledger:Read", f"{subject} can't be read ({error})") from error
+        return visit
 
     def take_lease(self, target: Target, holder: str, now: datetime, ttl: timedelta) -> bool:
         """Take the target until `now + ttl`, or extend the holder's own lease. Returns False while another holder's lease is valid."""
@@ -143,32 +159,33 @@ class Ledger:
         """Store the statistics. Replaces those of the same run, target and kind."""
         name = f"{_newest_first(summary.started)}#{summary.run}"
         key = Key(Category.STATISTICS, _statistics_place(summary.target, summary.kind), name)
-        columns = rows.columns_of(summary) | rows.columns_of(summary.target)
-        self.store.put(key, columns, sortable_time(summary.started))
+        target = Target(cloud=summary.target.cloud, account=summary.target.account, region=summary.target.region)
+        document = rows.document_of(replace(summary, target=target))
+        self.store.put(key, {DOCUMENT: document}, sortable_time(summary.started))
 
     def statistics(self, target: Target, kind: str, limit: int) -> list[RunStatistics]:
         """The last `limit` statistics of the target and kind, newest first."""
         stored = self.store.query(Category.STATISTICS, _statistics_place(target, kind), limit=limit)
-        return [rows.statistics_from_row(row.columns) for row in stored]
+        return [rows.parse_document(RunStatistics, row.columns.get(DOCUMENT), "a record of run statistics") for row in stored]
 
     def add_history(self, entry: HistoryEntry) -> None:
         """Append to the history. Adding the same entry twice adds it once, so repeating the call is safe."""
-        columns = rows.columns_of(entry)
-        digest = sha256(json.dumps(columns).encode()).hexdigest()[:16]  # entries of the same moment differ in it
+        document = rows.document_of(entry)
+        digest = sha256(document.encode()).hexdigest()[:16]  # entries of the same moment differ in it
         key = Key(Category.HISTORY, comparable_id(entry.id), f"{_newest_first(entry.when)}#{digest}")
-        self.store.put(key, columns, sortable_time(entry.when))
+        self.store.put(key, {"id": entry.id, DOCUMENT: document}, sortable_time(entry.when))
 
     def history(self, resource_id: str, since: datetime, limit: int | None = None) -> list[HistoryEntry]:
         """The last `limit` entries of the resource's history that are not older than `since`, oldest first. No others are read."""
         last = f"{_newest_first(since)}{LAST_NAME}"
         stored = self.store.query(Category.HISTORY, comparable_id(resource_id), last=last, limit=limit)
-        return [rows.history_from_row(row.columns) for row in reversed(stored)]
+        return [rows.parse_document(HistoryEntry, row.columns.get(DOCUMENT), "a history entry") for row in reversed(stored)]
 
     def acted_on(self, now: datetime) -> list[str]:
         """The IDs of everything with an action or an undo on record. Reads every row: for a person with rights of their own, never for a run."""
         since, ids = _retained_since(now), {}
         for row in self.store.scan():
-            is_undo = row.key.category is Category.HISTORY and row.texts.get("what") == rows.RESTORED
+            is_undo = row.key.category is Category.HISTORY and f'"{rows.RESTORED}"' in row.texts.get(DOCUMENT, "")
             act = _act_in(row)
             known = act.id if act else row.texts.get("id") if is_undo else None
             if known and not row.is_lapsed(since):
@@ -250,6 +267,12 @@ def _newest_first(when: datetime) -> str:
     return f"{NEWEST_FIRST_BASE - (when - EPOCH) // timedelta(microseconds=1):020d}"
 
 
+def _versioned(form: type[Stored], row: Row, subject: str) -> Stored:
+    """The record or snooze in a row, with its version. Raises CloudError if it can't be read."""
+    stored = rows.parse_document(form, row.columns.get(DOCUMENT), subject)
+    return replace(stored, version=rows.valid_version(row.version, subject))
+
+
 def _recalled(stored: Mapping[Key, Row], now: datetime) -> Recalled:
     """What the rows say, by ID. An unreadable row doesn't affect the others."""
     since = _retained_since(now)
@@ -261,9 +284,9 @@ def _recalled(stored: Mapping[Key, Row], now: datetime) -> Recalled:
             continue
         try:
             if key.category is Category.RECORD:
-                records[key.name] = rows.from_document(Record, row, f"the ledger record of {key.name}")
+                records[key.name] = _versioned(Record, row, f"the ledger record of {key.name}")
             else:
-                snoozes[key.name] = rows.from_document(Snooze, row, f"the snooze of {key.name}")
+                snoozes[key.name] = _versioned(Snooze, row, f"the snooze of {key.name}")
         except CloudError as error:
             if error.reason is not Reason.UNREADABLE:
                 raise
@@ -280,6 +303,64 @@ def _act_in(row: Row) -> Act | None:
     if row.key.category is not Category.RECORD:
         return None
     try:
-        return rows.from_document(Record, row, row.key.name).act
+        return _versioned(Record, row, row.key.name).act
     except CloudError:
         return None
+
+
+def write_until_accepted(attempt: Callable[[], Written | None], subject: str) -> Written:
+    """The first result of `attempt` that isn't None. An attempt reads, decides and writes; None means that another writer came first.
+
+    Raises CloudError if the ledger fails or another writer came first MAX_TRIES times. `subject` names the row in that error.
+    """
+    for _ in range(MAX_TRIES):
+        written = attempt()
+        if written is not None:
+            return written
+    raise CloudError(Reason.REFUSED, "ledger", f"{subject}: other writers came first {MAX_TRIES} times in a row")
+
+
+def update_record(
+    ledger: Ledger, resource_id: str, change: Callable[[Record], Record], now: datetime, known: Record | None = None
+) -> Record:
+    """Apply `change` to whatever record is stored. Returns the record as written; an unchanged one isn't written.
+
+    `known` is the record as read before, which saves a read. Raises CloudError if the ledger fails or other writers always come first.
+    """
+    first = [known] if known is not None else []
+
+    def attempt() -> Record | None:
+        record = first.pop() if first else ledger.record(resource_id, now)
+        new = change(record)
+        return new if new == record or ledger.write_record(resource_id, new, record.version, now) else None
+
+    return write_until_accepted(attempt, resource_id)
+
+
+def update_snooze(
+    ledger: Ledger, resource_id: str, change: Callable[[Snooze], Snooze], now: datetime, known: Snooze | None = None
+) -> Snooze:
+    """Apply `change` to whatever a person said, as `update_record` does."""
+    first = [known] if known is not None else []
+
+    def attempt() -> Snooze | None:
+        snooze = first.pop() if first else ledger.snooze(resource_id, now)
+        new = change(snooze)
+        return new if new == snooze or ledger.write_snooze(resource_id, new, snooze.version, now) else None
+
+    return write_until_accepted(attempt, resource_id)
+
+
+def update_row(
+    ledger: Ledger, name: str, change: Callable[[NamedRow], Mapping[str, str] | None], subject: str | None = None
+) -> Mapping[str, str]:
+    """Replace a named row by what `change` makes of it; None writes nothing. Returns its values. Raises CloudError about `subject`."""
+
+    def attempt() -> Mapping[str, str] | None:
+        row = ledger.read_row(name)
+        values = change(row)
+        if values is None:
+            return row.values
+        return values if ledger.write_row(name, values, row.version) else None
+
+    return write_until_accepted(attempt, subject or f"the row {name!r}")

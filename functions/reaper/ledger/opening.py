@@ -13,9 +13,8 @@ from pathlib import Path, PurePath, PureWindowsPath
 
 from reaper.errors import SettingsError
 from reaper.extras import install_command
-from reaper.ledger.ledger import Ledger
+from reaper.ledger.ledger import Ledger, write_until_accepted
 from reaper.ledger.rows import NamedRow
-from reaper.ledger.update import write_until_accepted
 
 FORMAT, FORMAT_ROW = 3, "format"
 """The format that this version writes, and the named row that says so. It names the ledger's deployment, too."""

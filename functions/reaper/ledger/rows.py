@@ -1,26 +1,21 @@
-"""What the ledger's rows say: their nouns, and how each is turned into columns of strings, or into a document, and back.
+"""What the ledger's rows say: their nouns, and how each is turned into a document, and back.
 
 Every row that was ever stored must be read, or be reported as unreadable; it must never look like no row.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from dataclasses import fields as fields_of
 from datetime import UTC, datetime
 from functools import cache
-from types import UnionType
-from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from reaper.errors import CloudError, Reason
-from reaper.ledger.store import Row
 from reaper.model import Resource, Target
-from reaper.policy import office_hours
-from reaper.record import Record, Snooze, Snoozes
+from reaper.record import Record, Snooze, Snoozes, Time
 from reaper.text import DOLLARS, LIST_PRICES, validation_text
 
 if TYPE_CHECKING:
@@ -33,11 +28,11 @@ RESTORED = "restored"
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
 _STUDIO_APP_ARN = re.compile(r"(arn:[^:]+:sagemaker:[^:]*:[^:]*:app/[^/]+/[^/]+/)([^/]+)(/.+)", re.DOTALL)
 DOCUMENT = "document"
-"""The column of what is written as a document: a record, or a snooze."""
+"""The column of what is written as a document. A visit's is a value, which may be long."""
 MAX_TEXT = 300
 """How long text for people may be in a document."""
 
-Stored = TypeVar("Stored", Record, Snooze)
+Noun = TypeVar("Noun")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +42,7 @@ class RunStatistics:
     run: str
     target: Target
     kind: str
-    started: datetime
+    started: Time
     seen: int
     idle: int
 
@@ -57,7 +52,7 @@ class HistoryEntry:
     """One event of a resource: `what` happened in a word or two (`warned`, `kept`), `by` which person or run, and one sentence that says why."""
 
     id: str
-    when: datetime
+    when: Time
     what: str
     by: str
     because: str
@@ -73,7 +68,7 @@ class VisitResource:
     where: str
     max_days: int
     usd_per_hour: float | None = None
-    idle_since: datetime | None = None
+    idle_since: Time | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,8 +81,8 @@ class Visit:
     id: str
     address: str
     is_owner: bool
-    sent_at: datetime
-    expires: datetime
+    sent_at: Time
+    expires: Time
     tz: str
     resources: tuple[VisitResource, ...]
     currency: str = DOLLARS.code
@@ -123,6 +118,10 @@ class Recalled:
     def errors(self) -> list[CloudError]:
         """Why each of the unreadable ones can't be read."""
         return list(self._errors.values())
+
+    def readable_only(self) -> Recalled:
+        """The same, with nothing in place of what can't be read: to show it, never to act on it."""
+        return Recalled(self._records, self._snoozes)
 
     @property
     def readable(self) -> Mapping[str, Record]:
@@ -186,36 +185,32 @@ def remembered_ids(resource: Resource) -> Sequence[str]:
     return [resource.id, *host_ids(resource)]
 
 
-def document_columns(resource_id: str, noun: Record | Snooze) -> dict[str, str]:
-    """A record or snooze as columns, without its version. Texts for people are cut. Raises ValueError for what no run could read again."""
+def document_of(noun: Any) -> str:
+    """A noun as a document, without its version. Texts for people are cut. Raises ValueError for what no run could read again."""
     form: Any = type(noun)
-    text = adapter(form).dump_json(replace(_without_long_texts(noun), version=0), exclude_defaults=True)
+    text = adapter(form).dump_json(_without_long_texts(noun), exclude_defaults=True, exclude={"version"})
     adapter(form).validate_json(text, strict=True)  # a time without a zone, for example
-    return {"id": resource_id, DOCUMENT: text.decode()}
+    return text.decode()
 
 
-def from_document(form: type[Stored], row: Row, subject: str) -> Stored:
-    """The record or snooze in a row. Raises CloudError if it isn't exactly what this version writes."""
+def parse_document(form: type[Noun], text: Any, subject: str) -> Noun:
+    """The noun in a document. Raises CloudError if it isn't exactly what this version writes."""
+    noun: Any = form
     with _unreadable(subject):
-        noun: Any = form
-        stored: Stored = adapter(noun).validate_json(row.columns.get(DOCUMENT) or "", strict=True, extra="forbid")
-        return replace(stored, version=valid_version(row.version, subject))
+        parsed: Noun = adapter(noun).validate_json(text or "", strict=True, extra="forbid")
+        return parsed
 
 
-def _without_long_texts(noun: Record | Snooze) -> Record | Snooze:
+def _without_long_texts(noun: Any) -> Any:
     if isinstance(noun, Snooze):
         return replace(noun, by=_cut(noun.by), reason=_cut(noun.reason))
-    return replace(noun, act=noun.act and replace(noun.act, because=_cut(noun.act.because)))
+    if isinstance(noun, Record) and noun.act:
+        return replace(noun, act=replace(noun.act, because=_cut(noun.act.because)))
+    return noun
 
 
 def _cut(text: str | None) -> str | None:
     return f"{text[: MAX_TEXT - 1]}…" if text and len(text) > MAX_TEXT else text
-
-
-def columns_of(noun: Any) -> dict[str, str]:
-    """The fields of a row's noun that have a value, as strings, without those of `_NOT_IN_ROW`."""
-    values = {each.name: getattr(noun, each.name) for each in fields_of(noun) if each.name not in _NOT_IN_ROW}
-    return {name: _column_text(value) for name, value in values.items() if value is not None}
 
 
 def named_row(columns: Mapping[str, Any], version: object, name: str) -> NamedRow:
@@ -229,35 +224,6 @@ def named_row(columns: Mapping[str, Any], version: object, name: str) -> NamedRo
 def value_columns(values: Mapping[str, str]) -> dict[str, str]:
     """The values of a named row as columns."""
     return {f"{VALUE_PREFIX}{name}": value for name, value in values.items()}
-
-
-def visit_columns(visit: Visit) -> dict[str, str]:
-    """A visit as columns of values, which may be long."""
-    return value_columns(columns_of(visit) | {"resources": json.dumps([columns_of(each) for each in visit.resources])})
-
-
-def visit_from_row(columns: Mapping[str, Any], version: object) -> Visit:
-    """The visit in a row. Raises CloudError if it isn't readable."""
-    subject = "the list of resources behind a link"
-    values = named_row(columns, version, subject).values
-    with _unreadable(subject):
-        stored = json.loads(values.get("resources", ""))
-        resources = [_row_of(VisitResource).validate_python(row) for row in (stored if isinstance(stored, list) else [stored])]
-        office_hours.time_zone(values.get("tz", ""))
-        return Visit(resources=tuple(VisitResource(**row) for row in resources), **_row_of(Visit).validate_python(values))
-
-
-def statistics_from_row(row: Mapping[str, Any]) -> RunStatistics:
-    """The statistics in a row. Raises CloudError if they aren't readable."""
-    with _unreadable("a record of run statistics"):
-        target = Target(**_row_of(Target).validate_python(row))
-        return RunStatistics(target=target, **_row_of(RunStatistics).validate_python(row))
-
-
-def history_from_row(row: Mapping[str, Any]) -> HistoryEntry:
-    """The history entry in a row. Raises CloudError if it isn't readable."""
-    with _unreadable("a history entry"):
-        return HistoryEntry(**_row_of(HistoryEntry).validate_python(row))
 
 
 def valid_version(version: object, subject: str) -> int:
@@ -299,38 +265,9 @@ def _unreadable(subject: str) -> Iterator[None]:
         raise CloudError(Reason.UNREADABLE, "ledger:Read", f"{subject} can't be read ({reasons})") from error
 
 
-def _column_text(value: Any) -> str:
-    return sortable_time(value) if isinstance(value, datetime) else str(value)
-
-
 @cache
 def adapter(noun: Any) -> TypeAdapter[Any]:
     """Reads and writes such data as JSON."""
     from pydantic import TypeAdapter  # would slow every `--help` and cold start
 
     return TypeAdapter(noun)
-
-
-@cache
-def _row_of(noun: type) -> TypeAdapter[dict[str, Any]]:
-    """Parses the columns of a noun as the types of its fields; one that may be None is optional. Only a string is a string or a time."""
-    from pydantic import AfterValidator, Strict, TypeAdapter  # slow to load, and a start reads no row
-    from typing_extensions import TypedDict
-
-    text = Annotated[str, Strict()]
-    parsed: Mapping[Any, Any] = {
-        str: text,
-        datetime: Annotated[text, AfterValidator(parse_time)],
-    }
-    hints = get_type_hints(noun)
-    types = {}
-    for column in (each.name for each in fields_of(noun) if each.name not in _NOT_IN_ROW):
-        hint = hints[column]
-        if is_optional := get_origin(hint) is UnionType:
-            [hint] = [part for part in get_args(hint) if part is not type(None)]
-        types[column] = NotRequired[parsed.get(hint, hint)] if is_optional else parsed.get(hint, hint)
-    return TypeAdapter(TypedDict(f"{noun.__name__}Row", types))  # type: ignore[operator]
-
-
-_NOT_IN_ROW = frozenset({"target", "account_name", "blocked_because", "resources"})
-"""Fields that are in the key, that change, or that are written in another way."""

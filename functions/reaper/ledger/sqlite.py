@@ -20,12 +20,10 @@ from reaper.ledger.store import (
     LAST_NAME,
     AtVersion,
     Category,
-    Condition,
     FreeFor,
     Having,
     Key,
     Row,
-    changed_columns,
     is_met,
 )
 
@@ -72,10 +70,12 @@ class SqliteStore:
         return self._read(where, category, place, first, last, -1 if limit is None else limit)
 
     def put(self, key: Key, columns: Mapping[str, str], touched: str, condition: AtVersion | FreeFor | None = None) -> bool:
-        return self._write(key, lambda row: columns, touched, condition)
-
-    def change(self, key: Key, columns: Mapping[str, str | None], touched: str | None, condition: AtVersion | Having) -> bool:
-        return self._write(key, lambda row: changed_columns(row, columns, condition), touched, condition)
+        with self._transaction() as run:
+            if not is_met(condition, _row_in(run, key)):
+                return False
+            version = condition.version + 1 if isinstance(condition, AtVersion) else None
+            run("INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?, ?, ?)", (*key, version, touched, json.dumps(dict(columns))))
+            return True
 
     def delete(self, key: Key, having: Having | None = None) -> None:
         with self._transaction() as run:
@@ -97,22 +97,6 @@ class SqliteStore:
     def _read(self, where: str, *values: str | int) -> list[Row]:
         with self._lock, _translated_errors("Read"):
             return [_row_of(*stored) for stored in self._connection.execute(f"{SELECT} {where}", values)]
-
-    def _write(
-        self,
-        key: Key,
-        columns: Callable[[Row | None], Mapping[str, Any]],
-        touched: str | None,
-        condition: Condition | None,
-    ) -> bool:
-        with self._transaction() as run:
-            row = _row_in(run, key)
-            if not is_met(condition, row):
-                return False
-            version = condition.version + 1 if isinstance(condition, AtVersion) else None
-            when = touched or (row.touched if row else "")
-            run("INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?, ?, ?)", (*key, version, when, json.dumps(dict(columns(row)))))
-            return True
 
     @contextmanager
     def _transaction(self) -> Iterator[Callable[..., sqlite3.Cursor]]:

@@ -106,9 +106,6 @@ class RowStore(Protocol):
     def put(self, key: Key, columns: Mapping[str, str], touched: str, condition: AtVersion | FreeFor | None = None) -> bool:
         """Replace the row. Under AtVersion its version is raised, else it has none. Returns False if the condition isn't met."""
 
-    def change(self, key: Key, columns: Mapping[str, str | None], touched: str | None, condition: AtVersion | Having) -> bool:
-        """As `put`, but every other column stays, unless the row has lapsed, and `touched` too if it is None. A column of None goes."""
-
     def delete(self, key: Key, having: Having | None = None) -> None:
         """Delete the row if it exists and the condition is met."""
 
@@ -131,10 +128,3 @@ def is_met(condition: Condition | None, row: Row | None) -> bool:
     if isinstance(condition, FreeFor):
         return row is None or row.columns.get("holder") == condition.holder or row.touched <= condition.now
     return condition is None or (row is not None and row.columns.get(condition.column) == condition.text)
-
-
-def changed_columns(row: Row | None, columns: Mapping[str, str | None], condition: AtVersion | Having) -> dict[str, Any]:
-    """The columns after a change whose condition is met. Nothing stays of a lapsed row."""
-    is_new = row is None or (isinstance(condition, AtVersion) and condition.version == 0)
-    kept = {} if is_new or row is None else {name: value for name, value in row.columns.items() if name not in columns}
-    return kept | {name: text for name, text in columns.items() if text is not None}

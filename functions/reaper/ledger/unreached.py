@@ -12,9 +12,8 @@ from datetime import datetime
 
 from reaper.case import Coverage
 from reaper.coverage import NOT_REACHED, PlaceName, place_name
-from reaper.ledger.ledger import Ledger
+from reaper.ledger.ledger import Ledger, update_row
 from reaper.ledger.rows import sortable_time
-from reaper.ledger.update import update_row
 
 UNREACHED_ROW = "unreached"
 PLACES_COLUMN = "places"

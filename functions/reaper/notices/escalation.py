@@ -14,8 +14,8 @@ from reaper import idle_period
 from reaper.case import Finding, money_of
 from reaper.coverage import own_row
 from reaper.errors import ReaperError
-from reaper.ledger.rows import HistoryEntry, Recalled
-from reaper.ledger.update import update_record
+from reaper.ledger.ledger import update_record
+from reaper.ledger.rows import HistoryEntry, remembered_ids
 from reaper.model import Resource, StepName
 from reaper.notices.channels.delivery import Misses, deliver, first_receipt
 from reaper.notices.chat_card import card_item
@@ -142,19 +142,15 @@ def _notice(finding: Finding) -> Notice:
     return (finding.record and finding.record.notice) or Notice()
 
 
-def _as_recalled(finding: Finding, recalled: Recalled) -> Finding:
-    resource_id = finding.case.resource.id
-    return with_record(finding, recalled.record(resource_id), recalled.snooze(resource_id))
-
-
 def _still_owed(addressee: str, about: Sequence[Finding], escalate: Escalate, mails: NoticeRound) -> tuple[list[Finding], Part]:
     """Those that still have to be escalated, with their rows as they are now; none if the ledger can't be read."""
     try:
         recalled = mails.ledger.recall(intents.ids_with_hosts(f.case for f in about), mails.context.clock())
     except ReaperError as error:
         return [], Part(errors=[error])
-    read = [f for f in about if not intents.is_unreadable(f.case.resource, recalled)]
-    fresh = [(_as_recalled(f, recalled), recalled.snoozes(f.case.resource)) for f in read]
+    read = [f for f in about if not recalled.is_unreadable(*remembered_ids(f.case.resource))]
+    rows = [(f, recalled.record(f.case.resource.id), recalled.snoozes(f.case.resource)) for f in read]
+    fresh = [(with_record(f, record, snoozes.own), snoozes) for f, record, snoozes in rows]
     owed = [f for f, snoozes in fresh if _is_due(f, snoozes, escalate, mails) and addressee not in _notice(f).escalated_to]
     return owed, Part(errors=recalled.errors)
 

@@ -14,8 +14,8 @@ from reaper.case import Coverage, Report
 from reaper.coverage import failure_row, target_of_row
 from reaper.errors import ReaperError
 from reaper.idle_period import MAX_CLOCK_SKEW
+from reaper.ledger.ledger import update_row
 from reaper.ledger.rows import NamedRow, sortable_time
-from reaper.ledger.update import update_row
 from reaper.notices.admin_summary import MAX_ROWS, idle_text
 from reaper.notices.channels import delivery
 from reaper.notices.context import NoticeRound, attempt

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from reaper import idle_period, record_updates
 from reaper.case import Coverage, Finding, Outcome
 from reaper.coverage import failure_row, own_row
 from reaper.errors import CloudError, ReaperError, Reason
-from reaper.ledger.ledger import Ledger
-from reaper.ledger.rows import HistoryEntry, Recalled, comparable_id
-from reaper.ledger.update import update_record, update_snooze
+from reaper.ledger.ledger import Ledger, update_record, update_snooze
+from reaper.ledger.rows import HistoryEntry, Recalled, comparable_id, remembered_ids
 from reaper.model import NOTICES, Resource, Result, StepName
 from reaper.notices.channels.delivery import Delivery, Misses, deliver, errors_by_id, receipts_by_id
 from reaper.notices.context import NoticeRound, Part, attempt
@@ -46,26 +45,8 @@ MAX_RESOURCES = 30
 """The most resources in one message."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Correction:
-    """A resource whose last notice was wrong, and the message that is owed."""
-
-    resource: Resource
-    owed: Correction
-    tz: str
-
-    @property
-    def line(self) -> str:
-        """What it is, when it was used, and which notice no longer counts."""
-        name, kind, where = shown_name(self.resource), kind_title(self.resource.kind), shown_place(self.resource)
-        sent_at = self.owed.at
-        notice = f"The notice of {format_time(sent_at, self.tz)}" if sent_at else "That notice"
-        return f"{name} ({kind}, {where}): used on {self.used_at}. {notice} no longer counts."
-
-    @property
-    def used_at(self) -> str:
-        """The hour of use."""
-        return format_time(self.owed.hour, self.tz)
+_Wrong = tuple[Resource, Correction, str]
+"""A resource whose last notice was wrong, the message that is owed, and the zone of its times."""
 
 
 def send_owner_notices(
@@ -126,7 +107,7 @@ def send_take_backs(mails: NoticeRound) -> list[Part]:
                 mails.context.before_message()
                 sent = deliver(_take_back_message(address, owed), mails.context.channels, misses)
                 receipts = receipts_by_id(sent)
-                accepted = [(each, receipts[each.resource.id]) for each in owed if each.resource.id in receipts]
+                accepted = [(each, receipts[each[0].id]) for each in owed if each[0].id in receipts]
                 errors = [error for each, receipt in accepted for error in _record_correction(each, receipt, mails)]
                 parts.append(Part(deliveries=sent, errors=errors))
     return parts
@@ -166,7 +147,7 @@ def told_acts(acts: Iterable[Act], recalled: Recalled, ledger: Ledger) -> tuple[
     """The IDs of those of which a channel accepted the mail: their records say so, or else their history. And the errors of the ledger."""
     told, errors = set(), []
     for act in acts:
-        record = Record() if recalled.is_unreadable(act.id) else recalled.record(act.id)
+        record = recalled.readable_only().record(act.id)
         is_recorded = intents.is_same_intent(record, act) and record.act is not None and record.act.told_at is not None
         try:
             if is_recorded or unfinished.accepted_mail(act, ledger):
@@ -206,9 +187,9 @@ def record_action_told(finding: Finding, act: Act, receipt: str, mails: NoticeRo
     """
     now = mails.context.clock()
     if is_open:
-        return Part(errors=attempt(lambda: intents.record_owner_told(mails.ledger, act.id, act, now)))
+        return Part(errors=attempt(lambda: intents.record_owner_told(mails.ledger, act, now)))
     announced = mails.run.mode.announces and possible_actions.announced_by_mail(finding) is not None
-    rest = unfinished.change_after_mail(finding, receipt, now) if announced else intents.unchanged
+    rest = unfinished.change_after_mail(finding, receipt, now) if announced else None
 
     def with_result(record: Record) -> Record:
         # Adds the result if the executor couldn't write it.
@@ -216,14 +197,14 @@ def record_action_told(finding: Finding, act: Act, receipt: str, mails: NoticeRo
         if record.act and record.act.result is None and outcome.begun:
             why = outcome.because or outcome.error or ""
             record = record_updates.with_result(record, outcome.result, why, outcome.part_done)
-        return rest(record)
+        return rest(record) if rest else record
 
     because = unfinished.history_reason(act, rest=announced)
     entry = HistoryEntry(id=act.id, when=now, what=unfinished.TOLD_ENTRY, by=receipt, because=because)
     return Part(
         errors=attempt(
             lambda: mails.ledger.add_history(entry),
-            lambda: intents.record_owner_told(mails.ledger, act.id, act, now, with_result),
+            lambda: intents.record_owner_told(mails.ledger, act, now, with_result),
         )
     )
 
@@ -258,7 +239,7 @@ def _current_findings(
 def _changed_because(finding: Finding, recalled: Recalled, mails: NoticeRound) -> str | None:
     """Why the notice no longer holds, or None. An action of this run has changed the record on purpose."""
     case, now = finding.case, mails.context.clock()
-    if intents.is_unreadable(case.resource, recalled):
+    if recalled.is_unreadable(*remembered_ids(case.resource)):
         return "its ledger record can't be read, and it may be snoozed"
     record, snoozes = recalled.record(case.resource.id), recalled.snoozes(case.resource)
     if because := idle_period.dated_ahead_because(record, now):
@@ -308,28 +289,34 @@ def _remember(finding: Finding, receipt: str | None, mails: NoticeRound) -> Part
     return Part(findings={resource.id: with_record(finding, record, snooze)})
 
 
-def _take_back_message(address: str, corrections: Sequence[_Correction]) -> Message:
-    first = corrections[0]
+def _correction_line(wrong: _Wrong) -> str:
+    """What it is, when it was used, and which notice no longer counts."""
+    resource, owed, tz = wrong
+    notice = f"The notice of {format_time(owed.at, tz)}" if owed.at else "That notice"
+    what = f"{shown_name(resource)} ({kind_title(resource.kind)}, {shown_place(resource)})"
+    return f"{what}: used on {format_time(owed.hour, tz)}. {notice} no longer counts."
+
+
+def _take_back_message(address: str, corrections: Sequence[_Wrong]) -> Message:
+    resource, owed, tz = corrections[0]
     subject = f"Correction: {len(corrections)} ML resources were in use; their notices no longer count"
     if len(corrections) == 1:
-        name = tidy_line(first.resource.name, 60, joiners=False) or "a resource"
-        subject = f"Correction: {name} was used on {first.used_at}; that notice no longer counts"
-    subject = tidy_line(subject, MAX_SUBJECT, joiners=False)
-    text, html = render_mail("take_back", subject=subject, lines=[each.line for each in corrections])
+        name = tidy_line(resource.name, 60, joiners=False) or "a resource"
+        subject = f"Correction: {name} was used on {format_time(owed.hour, tz)}; that notice no longer counts"
+    subject, lines = tidy_line(subject, MAX_SUBJECT, joiners=False), [_correction_line(each) for each in corrections]
+    text, html = render_mail("take_back", subject=subject, lines=lines)
     return Message(
         to=address,
         subject=subject,
         text=text,
         html=html,
         attributes={"audience": Audience.OWNERS.value, "owner": address.lower(), "resources": len(corrections)},
-        resource_ids=tuple(each.resource.id for each in corrections),
-        card=Card(
-            lines=(f"Owner: {address}. Nothing will be stopped because of that notice.", *(each.line for each in corrections))
-        ),
+        resource_ids=tuple(each.id for each, *_ in corrections),
+        card=Card(lines=(f"Owner: {address}. Nothing will be stopped because of that notice.", *lines)),
     )
 
 
-def _waiting_by_address(mails: NoticeRound) -> dict[str, list[_Correction]]:
+def _waiting_by_address(mails: NoticeRound) -> dict[str, list[_Wrong]]:
     """What is owed, by address: that of the notice, or the fallback if mail may no longer go there."""
     owners, waiting = mails.context.policy.owners, defaultdict(list)
     for finding in mails.findings.values():
@@ -341,25 +328,31 @@ def _waiting_by_address(mails: NoticeRound) -> dict[str, list[_Correction]]:
         if address and is_deliverable(address, owners.domains, owners.fallback):
             hours = finding.case.rule.hours
             tz = hours.tz if hours else owners.tz
-            waiting[address].append(_Correction(resource=finding.case.resource, owed=record.correction, tz=tz))
+            waiting[address].append((finding.case.resource, record.correction, tz))
     return dict(waiting)
 
 
-def _still_owed(waiting: Sequence[_Correction], mails: NoticeRound) -> tuple[list[_Correction], Part]:
+def _still_owed(waiting: Sequence[_Wrong], mails: NoticeRound) -> tuple[list[_Wrong], Part]:
     """Those that no other conclude has sent meanwhile; none if the ledger can't be read."""
     try:
-        recalled = mails.ledger.recall([each.resource.id for each in waiting], mails.context.clock())
+        recalled = mails.ledger.recall([each.id for each, *_ in waiting], mails.context.clock())
     except ReaperError as error:
         return [], Part(errors=[error])
-    stored = [(each, recalled.readable.get(comparable_id(each.resource.id), Record()).correction) for each in waiting]
-    return [each for each, owed in stored if owed and owed.hour == each.owed.hour], Part()
+    stored = [(each, recalled.readable.get(comparable_id(each[0].id), Record()).correction) for each in waiting]
+    return [each for each, owed in stored if owed and owed.hour == each[1].hour], Part()
 
 
-def _record_correction(correction: _Correction, receipt: str, mails: NoticeRound) -> list[ReaperError]:
-    resource_id, hour, now = correction.resource.id, correction.owed.hour, mails.context.clock()
-    because = f"used on {correction.used_at}, so its notice was wrong"
+def _record_correction(wrong: _Wrong, receipt: str, mails: NoticeRound) -> list[ReaperError]:
+    (resource, owed, tz), now = wrong, mails.context.clock()
+    resource_id, hour = resource.id, owed.hour
+    because = f"used on {format_time(hour, tz)}, so its notice was wrong"
     entry = HistoryEntry(id=resource_id, when=now, what="corrected", by=receipt, because=because)
     return attempt(
         lambda: mails.ledger.add_history(entry),
-        lambda: update_record(mails.ledger, resource_id, lambda record: record_updates.after_take_back(record, hour), now),
+        lambda: update_record(
+            mails.ledger,
+            resource_id,
+            lambda record: replace(record, correction=None) if record.correction and record.correction.hour == hour else record,
+            now,
+        ),
     )

@@ -22,8 +22,8 @@ from itertools import accumulate
 from reaper.case import Coverage, Report
 from reaper.errors import CloudError, ReaperError, Reason
 from reaper.idle_period import MAX_CLOCK_SKEW
+from reaper.ledger.ledger import update_row
 from reaper.ledger.rows import NamedRow, adapter, sortable_time
-from reaper.ledger.update import update_row
 from reaper.model import Result
 from reaper.notices import admin_summary
 from reaper.notices.admin_summary import OnHold, mark_of

@@ -16,9 +16,8 @@ from reaper import registry
 from reaper.case import Case, Coverage
 from reaper.coverage import target_of_row
 from reaper.errors import CloudError, Reason
-from reaper.ledger.ledger import Ledger, target_text
+from reaper.ledger.ledger import Ledger, target_text, update_row
 from reaper.ledger.rows import NamedRow, adapter
-from reaper.ledger.update import update_row
 from reaper.model import Status, Target
 from reaper.pending.acted import ActedOn, acted_from_columns, acted_row
 from reaper.planning.dates import action_due_at

@@ -8,43 +8,23 @@ the own call has changed would look as if a person had changed it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 
 from reaper import record_updates
 from reaper.case import PLANNED, Case, Outcome
 from reaper.errors import ReaperError
-from reaper.ledger.ledger import Ledger
+from reaper.ledger.ledger import Ledger, update_record
 from reaper.ledger.rows import Recalled, host_ids, remembered_ids
-from reaper.ledger.update import update_record
 from reaper.model import Resource, Result, StepName
 from reaper.record import Act, Record, Snoozes
 
 NOT_KNOWN = "it isn't known whether the action was carried out"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Intent:
-    """The record of that resource `before` an action, and its `act` as written before the first call."""
-
-    id: str
-    before: Record
-    act: Act
-
-
-def unchanged(record: Record) -> Record:
-    """The record unchanged, for a mail that announced nothing more."""
-    return record
-
-
 def ids_with_hosts(cases: Iterable[Case]) -> list[str]:
     """The IDs of the cases and of their hosts, each once."""
     return list(dict.fromkeys(resource_id for case in cases for resource_id in remembered_ids(case.resource)))
-
-
-def is_unreadable(resource: Resource, recalled: Recalled) -> bool:
-    """Whether what the ledger has on it, or on its host, can't be read."""
-    return recalled.is_unreadable(*remembered_ids(resource))
 
 
 def open_on_host_because(resource: Resource, recalled: Recalled) -> str | None:
@@ -64,36 +44,34 @@ def changed_because(resource: Resource, recalled: Recalled, version: int, snooze
     return None if present.protections == snoozes.protections else "what is known of its host changed a moment ago"
 
 
-def update_intent(ledger: Ledger, resource_id: str, act: Act, change: Callable[[Record], Record], now: datetime) -> Record:
+def update_intent(ledger: Ledger, act: Act, change: Callable[[Record], Record], now: datetime) -> Record:
     """Change the record, whatever its version is, as long as it still has that intent. Returns the record. Raises CloudError."""
-    return update_record(ledger, resource_id, lambda record: change(record) if is_same_intent(record, act) else record, now)
+    return update_record(ledger, act.id, lambda record: change(record) if is_same_intent(record, act) else record, now)
 
 
-def take_back_intent(ledger: Ledger, intent: Intent, now: datetime, *, gone: bool) -> None:
-    """Remove an intent for which no call was made, and its notice too if the resource is `gone`. Raises CloudError.
+def take_back_intent(ledger: Ledger, act: Act, before: Record, now: datetime, *, gone: bool) -> None:
+    """Remove an intent for which no call was made, and its notice too if the resource is `gone`. `before`: the record without it. Raises CloudError.
 
     A workflow may have started this step twice. The other one's intent is the same but for its time; it stays, because its call may have been made.
     """
 
     def without_intent(record: Record) -> Record:
-        if record.act is None or record.act.at != intent.act.at:
+        if record.act is None or record.act.at != act.at:
             return record
-        before = record_updates.without_intent(record, intent.before)
-        return record_updates.after_action(before) if gone else before
+        taken_back = replace(record, act=before.act, called_at=before.called_at)
+        return record_updates.after_action(taken_back) if gone else taken_back
 
-    update_intent(ledger, intent.id, intent.act, without_intent, now)
+    update_intent(ledger, act, without_intent, now)
 
 
-def record_owner_told(
-    ledger: Ledger, resource_id: str, act: Act, now: datetime, change: Callable[[Record], Record] = unchanged
-) -> None:
+def record_owner_told(ledger: Ledger, act: Act, now: datetime, change: Callable[[Record], Record] | None = None) -> None:
     """Record that its owner got the result, with whatever else `change` does to the record. Raises CloudError."""
 
     def told(record: Record) -> Record:
-        changed = change(record)
+        changed = change(record) if change else record
         return replace(changed, act=changed.act and replace(changed.act, told_at=now))
 
-    update_intent(ledger, resource_id, act, told, now)
+    update_intent(ledger, act, told, now)
 
 
 def is_same_intent(record: Record, act: Act) -> bool:

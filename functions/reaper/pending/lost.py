@@ -14,9 +14,8 @@ from hashlib import sha256
 
 from reaper.case import Case
 from reaper.errors import CloudError, Reason
-from reaper.ledger.ledger import Ledger
+from reaper.ledger.ledger import Ledger, update_record
 from reaper.ledger.rows import HistoryEntry, Recalled, comparable_id
-from reaper.ledger.update import update_record
 from reaper.record import Record
 
 BEGAN = "began"

@@ -8,9 +8,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from reaper.errors import ReaperError
-from reaper.ledger.ledger import Ledger
+from reaper.ledger.ledger import Ledger, update_row
 from reaper.ledger.rows import NamedRow, parse_time, sortable_time
-from reaper.ledger.update import update_row
 from reaper.model import UNTIL_RESUMED, Pause
 
 PAUSE_ROW = "pause"

@@ -6,16 +6,15 @@ A run finds them in the records of each target that it leases, and by the row of
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from reaper import idle_period, record_updates
 from reaper.case import Case, Finding, Outcome, Owner, Step
 from reaper.errors import CloudError, Reason
-from reaper.ledger.ledger import Ledger, target_from_text, target_text
+from reaper.ledger.ledger import Ledger, target_from_text, target_text, update_record, update_row
 from reaper.ledger.rows import HistoryEntry, NamedRow, Recalled, comparable_id
-from reaper.ledger.update import update_record, update_row
 from reaper.model import Ceiling, Resource, Result, Rule, State, StepName, Target, Verdict
 from reaper.pending import intents
 from reaper.planning import possible_actions
@@ -128,7 +127,7 @@ def settle_target(
     changed = {id_: update_record(ledger, id_, record_updates.closed_unknown, now, records[id_]) for id_ in closing}
     for id_, case in cases.items():
         if id_ in records and (act := records[id_].act) and possible_actions.is_left_stopped(case, records[id_]):
-            changed[id_] = intents.update_intent(ledger, id_, act, record_updates.left_stopped, now)
+            changed[id_] = intents.update_intent(ledger, act, record_updates.left_stopped, now)
     if changed:
         recalled = recalled.with_newer(ledger.recall(changed, now))
         records |= {id_: recalled.record(id_) for id_ in changed if not recalled.is_unreadable(id_)}
@@ -155,8 +154,8 @@ def _without_told(
             left.append(each)
             continue
         finding = untold_finding(each, cases.get(comparable_id(each.act.id)))
-        change = change_after_mail(finding, mail.by, mail.when) if mail.because.endswith(AND_THE_REST) else intents.unchanged
-        intents.record_owner_told(ledger, each.act.id, each.act, mail.when, change)
+        change = change_after_mail(finding, mail.by, mail.when) if mail.because.endswith(AND_THE_REST) else None
+        intents.record_owner_told(ledger, each.act, mail.when, change)
         told.append(each.act.id)
     return recalled.with_newer(ledger.recall(told, now)) if told else recalled, left
 

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING
 from reaper import limits, plan
 from reaper.case import Blocked, Case, Step
 from reaper.handover import Decision
-from reaper.ledger.ledger import Ledger
-from reaper.ledger.update import write_until_accepted
+from reaper.ledger.ledger import Ledger, write_until_accepted
 from reaper.model import ACTIONS, ENDING_ACTIONS, NOTICES, HoldReason, Mode, State, StepName, Target
 from reaper.notices.owner_notice import notice_address
 from reaper.pending import holds

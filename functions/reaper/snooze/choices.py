@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from reaper.errors import ReaperError
-from reaper.ledger.ledger import Ledger
+from reaper.ledger.ledger import Ledger, update_snooze
 from reaper.ledger.rows import HistoryEntry, Recalled, Visit, VisitResource
-from reaper.ledger.update import update_snooze
 from reaper.notices.message import is_plain_address
 from reaper.record import Snooze
 from reaper.snooze import pages

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from reaper.ledger.rows import Recalled, Visit, VisitResource
-from reaper.record import NO_RECORD, NO_SNOOZES, Record, Snooze
 from reaper.snooze.request import PAGE_PATH, Reply, SnoozeForm
 from reaper.text import Currency, count_noun, format_usd, open_templates
 
@@ -37,7 +36,7 @@ def form_page(
     form: SnoozeForm, visit: Visit, recalled: Recalled, now: datetime, may: Mapping[str, bool], problem: str = ""
 ) -> Reply:
     """The form. `may`: whether the reader may `shorten` a snooze or `disown` a resource. `problem` is what the reader must correct."""
-    numbered = list(enumerate(visit.resources, 1))
+    numbered, known = list(enumerate(visit.resources, 1)), recalled.readable_only()
     chosen = [each for number, each in numbered if number in form.rows] or list(visit.resources)
     count = len(numbered)
     body = _render_page(
@@ -47,19 +46,13 @@ def form_page(
         form=form,
         now=now,
         money=partial(format_usd, currency=shown_currency(visit)),
-        rows=[(number, each, *_known(each.id, recalled), each in chosen) for number, each in numbered],
+        rows=[(number, each, known.record(each.id), known.snooze(each.id), each in chosen) for number, each in numbered],
         choices=snooze_choices(chosen, visit, now),
         about="" if count == 1 else f" for all {count}" if len(chosen) == count else f" for the {len(chosen)} preselected",
         may=may,
         problem=problem,
     )
     return _reply(400 if problem else 200, body, f"{count_noun(count, 'resource')}: {problem or 'form shown'}")
-
-
-def _known(resource_id: str, recalled: Recalled) -> tuple[Record, Snooze]:
-    """What the ledger has on it; nothing if that can't be read."""
-    is_unread = recalled.is_unreadable(resource_id)
-    return (NO_RECORD, NO_SNOOZES.own) if is_unread else (recalled.record(resource_id), recalled.snooze(resource_id))
 
 
 def result_page(form: SnoozeForm, visit: Visit, written: Sequence[Written], now: datetime) -> Reply:

@@ -18,9 +18,8 @@ from datetime import datetime, timedelta
 
 from reaper.coverage import failure_row
 from reaper.errors import ConcludeTakenOver, SettingsError
-from reaper.ledger.ledger import Ledger
+from reaper.ledger.ledger import Ledger, update_row
 from reaper.ledger.rows import NamedRow, parse_time, sortable_time
-from reaper.ledger.update import update_row
 from reaper.notices.context import ConcludeContext
 from reaper.policy.schema import Policy
 from reaper.run import conclude_context, open_ledger

@@ -12,14 +12,12 @@ from typing import Any
 import boto3
 
 from fakes.memory_ledger import InMemoryLedger
-from fakes.records import an_act
 from on_aws.conftest import DAY, HOUR, NOW
 from reaper import registry
 from reaper.acting.contract import (
     NOTHING_EARLIER,
     ActionResult,
     Earlier,
-    Interrupted,
     Manifest,
     Permit,
     PutBackResult,
@@ -31,8 +29,7 @@ from reaper.aws.session import CloudSession
 from reaper.case import Blocked
 from reaper.model import Resource, StepName, Target
 from reaper.observation import Observation, Window
-from reaper.pending.intents import Intent
-from reaper.record import NO_SNOOZES, Record
+from reaper.record import NO_RECORD, NO_SNOOZES, act_of
 from reaper_sandbox.aws.server import Server
 
 RUNS = count(2)
@@ -112,12 +109,11 @@ class Stage:
     def permit(self, resource: Resource, move: StepName) -> CallPermit:
         """The core's permit, over a ledger of its own. A look after a wait is a look at the resource alone."""
         functions, ledger = registry.action_functions(self.kind), InMemoryLedger()
-        ledger.write_record(resource.id, Record(), 0, NOW)
-        act = an_act(move, NOW, "r1", id=resource.id, kind=self.kind, name=resource.name, region=resource.region)
+        ledger.write_record(resource.id, NO_RECORD, 0, NOW)
         return CallPermit(
             resource=resource, snoozes=NO_SNOOZES, read=lambda: functions.read_now(self.cloud(), resource),
             look_again=lambda now: None,
-            own_intent=Intent(id=resource.id, before=Record(), act=act),
+            before=NO_RECORD, act=act_of(resource, move, "r1", NOW),
             ledger=ledger,
             clock=lambda: NOW,
             require_lease=lambda: None,
@@ -144,8 +140,8 @@ class Stage:
         """Settle the last action, as if its run had ended early."""
         resource, manifest = next(one for one in reversed(self.acts) if one[0].name == name)
         functions = registry.action_functions(self.kind)
-        changes, created = functions.side_changes(manifest), resource.created
-        interrupted = Interrupted(action=manifest.action, begun_at=NOW, created=created, changes=changes)
+        act = act_of(resource, manifest.action, manifest.run, NOW)
+        interrupted = replace(act, created=resource.created, changes=functions.side_changes(manifest))
         return functions.put_back(self.cloud(), resource, interrupted)
 
     def undo(self, manifest: Manifest) -> UndoResult:

@@ -9,7 +9,6 @@ Metrics: https://docs.aws.amazon.com/bedrock/latest/userguide/monitoring.html
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from shlex import quote
 
 from reaper.aws.reader import completed, with_past_use
@@ -20,18 +19,6 @@ from reaper.model import Resource
 NAMESPACE, DIMENSION = "AWS/Bedrock", "ModelId"
 """AWS names the dimension; that it has the ARN of what is provisioned, public tools show."""
 METRICS = ("Invocations", "InvocationClientErrors", "InvocationServerErrors", "InvocationThrottles")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ThroughputDetails:
-    """`commitment`: `OneMonth` or `SixMonths`; None without a term."""
-
-    commitment: str | None = None
-
-
-def details_of(row: Row) -> ThroughputDetails:
-    """From a row of the list."""
-    return ThroughputDetails(commitment=row.get("commitmentDuration"))
 
 
 def size_of(row: Row) -> str:
@@ -70,8 +57,6 @@ KIND = completed(
             status_rule("free", {"Failed"}, "its status is Failed, so nothing is provisioned"),
             status_rule("unknown", none_of("InService"), "this version doesn't recognize its status {status}"),
         ),
-        details=ThroughputDetails,
-        details_of=details_of,
         size=size_of,
         signals=tuple(Signal(namespace=NAMESPACE, metric=metric, dimension=DIMENSION, by_id=True) for metric in METRICS),
         closer_looks=(with_past_use,),

@@ -9,31 +9,18 @@ States: https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DescribeMl
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 
 from reaper.aws import sagemaker
 from reaper.aws.reader import completed, with_size, with_uptime
-from reaper.aws.table import Listing, Row, Table
+from reaper.aws.table import Listing, Table
 from reaper.kind import none_of, status_rule
 from reaper.model import Resource, StepName
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MlflowServerDetails:
-    """`is_active`: what the list says about whether it runs."""
-
-    is_active: bool = False
-
-
-def details_of(row: Row) -> MlflowServerDetails:
-    """From a row of the list."""
-    return MlflowServerDetails(is_active=row.get("IsActive") == "Active")
-
-
 def is_inactive(resource: Resource) -> bool:
     """Whether AWS calls it inactive, or nothing is known of that."""
-    return not (isinstance(resource.details, MlflowServerDetails) and resource.details.is_active)
+    return resource.details is not True
 
 
 KIND = completed(
@@ -59,8 +46,8 @@ KIND = completed(
             status_rule("unknown", none_of("Created", "Started", "Updated", "MaintenanceComplete")),
             status_rule("unknown", is_inactive, "its status is {status}, but AWS doesn't call it active"),
         ),
-        details=MlflowServerDetails,
-        details_of=details_of,
+        details=bool,
+        details_of=lambda row: row.get("IsActive") == "Active",
         size="TrackingServerSize",
         component="MLflow",  # in the price snapshot by size: Small, in two regions; every other price is unknown
         price_keys=("MLflow",),

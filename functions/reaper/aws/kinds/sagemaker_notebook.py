@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from reaper.aws import logs, sagemaker
@@ -30,16 +30,9 @@ OLD_FAMILIES = ("ml.p2.", "ml.p3.", "ml.p3dn.", "ml.inf1.", "ml.g3.")
 """Instance types that Amazon Linux 2023 doesn't support."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NotebookDetails:
-    """The identifier of its platform, empty if it has none."""
-
-    platform: str
-
-
 def with_details(cloud: CloudSession, resource: Resource, row: Row) -> Resource:
-    """The notebook with its platform, which no list has. `row`: a description, or what an earlier sweep kept of one."""
-    return replace(resource, details=NotebookDetails(platform=str(row.get(PLATFORM_KEY) or "")))
+    """The notebook with its platform as its details, empty if it has none, which no list has. `row`: a description, or what an earlier sweep kept of one."""
+    return replace(resource, details=str(row.get(PLATFORM_KEY) or ""))
 
 
 def with_platforms(cloud: CloudSession, observations: Sequence[Observation], batch: Batch) -> Iterable[Observation]:
@@ -56,7 +49,7 @@ def with_platforms(cloud: CloudSession, observations: Sequence[Observation], bat
         if isinstance(row, CloudError):
             return observation
         seen, revision = with_details(cloud, resource, row), revision_of(row.get("CreationTime"), row.get("LastModifiedTime"))
-        to_cache = CachedDescription(revision=revision, body={PLATFORM_KEY: seen.details.platform}) if revision else None
+        to_cache = CachedDescription(revision=revision, body={PLATFORM_KEY: seen.details}) if revision else None
         return replace(observation, resource=seen, to_cache=to_cache)
 
     return cloud.map_concurrently(with_platform, observations)
@@ -64,7 +57,7 @@ def with_platforms(cloud: CloudSession, observations: Sequence[Observation], bat
 
 def not_startable_because(resource: Resource) -> str | None:
     """The clause for what AWS wouldn't start again, with the way out; None for what it would, and if its platform wasn't read."""
-    platform = resource.details.platform if resource.details else PLATFORM
+    platform = PLATFORM if resource.details is None else resource.details
     if not OLD_PLATFORM.fullmatch(platform):
         return None
     can_move = platform.startswith("notebook-al2-") and not resource.size.startswith(OLD_FAMILIES)
@@ -102,7 +95,7 @@ KIND = completed(
             status_rule("unknown", {"Failed"}),
             status_rule("unknown", none_of("InService"), "this version doesn't recognize its status {status}"),
         ),
-        details=NotebookDetails,
+        details=str,
         as_now=with_details,
         size="InstanceType",
         component="Notebook",

@@ -42,9 +42,7 @@ PERMISSIONS = (
     "dynamodb:DeleteItem",
     "dynamodb:Query",
 )
-"""The permissions that the ledger needs on its table. `reaper forget` also needs `dynamodb:Scan` and `dynamodb:UpdateItem`, which no role of the
-deployment has.
-"""
+"""The permissions that the ledger needs on its table. `reaper forget` also needs `dynamodb:Scan`, which no role of the deployment has."""
 MAX_BATCH_KEYS = 100
 """The limit of BatchGetItem."""
 MAX_EMPTY_ROUNDS = 8
@@ -96,22 +94,6 @@ class DynamoStore:
             return True
         return self._is_own_write(key, item)
 
-    def change(self, key: Key, columns: Mapping[str, str | None], touched: str | None, condition: AtVersion | Having) -> bool:
-        known = {name: text for name, text in columns.items() if text is not None}
-        item, removed = _item_of(known, touched) | _item_of_version(condition), sorted(columns.keys() - known.keys())
-        names = {name: f"#{number}" for number, name in enumerate([*item, *removed])}
-        parts = ["SET " + ", ".join(f"{names[name]} = :{names[name][1:]}" for name in item)] if item else []
-        parts += ["REMOVE " + ", ".join(names[name] for name in removed)] if removed else []
-        is_written = self._is_written(
-            "UpdateItem",
-            condition,
-            {f":{names[name][1:]}": value for name, value in item.items()},
-            Key=item_key(key),
-            UpdateExpression=" ".join(parts),
-            ExpressionAttributeNames={placeholder: name for name, placeholder in names.items()},
-        )
-        return is_written or self._is_own_write(key, item)
-
     def delete(self, key: Key, having: Having | None = None) -> None:
         self._is_written("DeleteItem", having, Key=item_key(key))
 
@@ -160,16 +142,13 @@ class DynamoStore:
                 return
             params["ExclusiveStartKey"] = reply["LastEvaluatedKey"]
 
-    def _is_written(
-        self, operation: str, condition: Condition | None, values: Mapping[str, Any] | None = None, **params: Any
-    ) -> bool:
+    def _is_written(self, operation: str, condition: Condition | None, **params: Any) -> bool:
         """Whether the write took effect. False only if its condition was not met."""
-        text, known = _expression(condition)
-        all_values = {**known, **(values or {})}
+        text, values = _expression(condition)
         conditions: dict[str, Any] = {"ConditionExpression": text} if text else {}
-        conditions |= {"ExpressionAttributeValues": all_values} if all_values else {}
+        conditions |= {"ExpressionAttributeValues": values} if values else {}
         if isinstance(condition, Having):  # its name may be one of DynamoDB's reserved words
-            params["ExpressionAttributeNames"] = {**params.get("ExpressionAttributeNames", {}), "#having": condition.column}
+            conditions["ExpressionAttributeNames"] = {"#having": condition.column}
         try:
             self._call(operation, "ResponseMetadata", TableName=self._name, **params, **conditions)
         except CloudError as error:
@@ -216,11 +195,9 @@ def _shorten(key: str, max_bytes: int) -> str:
     return f"{plain[: max_bytes - 65].decode(errors='ignore')}~{sha256(plain).hexdigest()}"
 
 
-def _item_of(columns: Mapping[str, str], touched: str | None) -> Item:
+def _item_of(columns: Mapping[str, str], touched: str) -> Item:
     """The columns, and the epoch second at which DynamoDB may delete them as `expires`."""
     item = {name: {"S": text} for name, text in columns.items()}
-    if touched is None:
-        return item
     expires = (parse_time(touched) - EPOCH + RETENTION) // timedelta(seconds=1)
     return item | {"touched": {"S": touched}} | ({"expires": {"N": str(expires)}} if touched != NEVER else {})
 

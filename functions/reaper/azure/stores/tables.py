@@ -41,7 +41,6 @@ from reaper.ledger.store import (
     Having,
     Key,
     Row,
-    changed_columns,
     is_met,
 )
 
@@ -102,11 +101,7 @@ class TableStore:
             with self._sdk_errors_as_cloud_errors("write"):
                 self._client.upsert_entity(_entity_of(key, columns, touched, None), mode=UpdateMode.REPLACE)
             return True
-        return self._write(key, lambda row: columns, touched, condition)
-
-    def change(self, key: Key, columns: Mapping[str, str | None], touched: str | None, condition: AtVersion | Having) -> bool:
-        # A merge can't remove a property, so the whole entity is replaced under its ETag, other versions' columns included.
-        return self._write(key, lambda row: changed_columns(row, columns, condition), touched, condition)
+        return self._write(key, columns, touched, condition)
 
     def delete(self, key: Key, having: Having | None = None) -> None:
         entity = self._get(*entity_key(key))
@@ -155,8 +150,8 @@ class TableStore:
     def _write(
         self,
         key: Key,
-        columns: Callable[[Row | None], Mapping[str, Any]],
-        touched: str | None,
+        columns: Mapping[str, str],
+        touched: str,
         condition: Condition,
     ) -> bool:
         for _ in range(MAX_LEASE_RACES if isinstance(condition, FreeFor) else 1):
@@ -164,8 +159,7 @@ class TableStore:
             row = _row_of(key, stored) if stored else None
             if not is_met(condition, row):
                 return False
-            when = touched or (row.touched if row else "")
-            if self._swap(stored, _entity_of(key, columns(row), when, condition)):
+            if self._swap(stored, _entity_of(key, columns, touched, condition)):
                 return True
         return False
 
