@@ -264,7 +264,8 @@ def _plan_case(case: Case, recalled: Recalled, phase: _Phase) -> Planned:
     record = without_void_notice(case, stored, snoozes, now, announces=phase.announces)
     reported = possible_actions.with_snooze(idle_period.since_own_call(case, record, now), snoozes, now)
     step = plan.plan_step(reported, record, snoozes, now, acting=phase.announces)
-    because = _interrupted_because(case, recalled, phase.run.id)
+    records = map(recalled.record, remembered_ids(case.resource))
+    because = next(filter(None, (lost.half_done_because(record, phase.run.id) for record in records)), None)
     because = because or (UNLISTED if phase.stored is None and step.name in ENDING_ACTIONS else None)
     if because and step.name is not StepName.START:
         step = Step(name=StepName.NONE, because=because)
@@ -272,16 +273,6 @@ def _plan_case(case: Case, recalled: Recalled, phase: _Phase) -> Planned:
         case=case, verdict=reported.verdict, step=step, record_version=stored.version, snoozes=snoozes.protections
     )
     return Planned(decision=decision, record=record, snoozes=snoozes, is_blocked=because is not None)
-
-
-def _interrupted_because(case: Case, recalled: Recalled, run_id: str) -> str | None:
-    """Why it may only be started: an action on it or on its host may be half done."""
-    for record in map(recalled.record, remembered_ids(case.resource)):
-        if record.lost_manifest:
-            return lost.lost_because(record)
-        if record.act and record_updates.is_interrupted(record, run_id):
-            return unfinished.interrupted_because(record.act)
-    return None
 
 
 def _left_alone(cases: Sequence[Case], because: str) -> _Part:

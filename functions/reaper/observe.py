@@ -179,7 +179,7 @@ def _fault_text(resource: object, wrong: list[str]) -> str:
 def _is_sound(name: str, value: object) -> bool:
     """Whether a value of the right type can be used as that field."""
     if name == "details":
-        return value is None or is_dataclass(value)
+        return value is None or isinstance(value, bool | str) or is_dataclass(value)
     match value:
         case str():
             return bool(value.strip()) or name not in {"id", "name", "kind"}

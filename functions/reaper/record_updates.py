@@ -129,11 +129,6 @@ def is_interrupted(record: Record, run: str | None = None) -> bool:
     return is_unfinished(record, run) and record.act is not None and bool(record.act.changes)
 
 
-def is_unsettled(record: Record, run: str | None = None) -> bool:
-    """Whether an action may be half done: an interrupted one, or one that the ledger doesn't know."""
-    return is_interrupted(record, run) or record.lost_manifest is not None
-
-
 def after_action(record: Record) -> Record:
     """The record after an action: its notice is used up, and another action needs another notice. An enrolment lasts."""
     notice = record.notice if idle_period.is_about_hours(record.notice) else None

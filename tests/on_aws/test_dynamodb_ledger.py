@@ -179,7 +179,7 @@ def test_forgetting_is_left_to_the_time_to_live(ledger_location, server):
     assert server.calls == []
 
 
-def test_the_time_to_live_counts_from_the_last_write_or_the_end_of_a_snooze(ledger_location):
+def test_the_time_to_live_counts_from_the_last_write_or_a_snoozes_end(ledger_location):
     ledger = ledger_location.open_ledger()
     ledger.write_record(ARN, Record(act=an_act()), 0, NOW)
     ledger.write_snooze(ARN, Snooze(until=NOW + DAY), 0, NOW)

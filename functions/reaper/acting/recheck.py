@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
-from reaper import idle_period, limits, plan, record_updates
+from reaper import idle_period, limits, plan
 from reaper.acting.contract import NOTHING_EARLIER, Earlier
 from reaper.acting.manifest import Archive, previous_manifest
 from reaper.acting.task import Task, fresh_session
@@ -21,6 +21,7 @@ from reaper.model import ENDING_ACTIONS, Resource, Result, State, StepName
 from reaper.observation import Observation
 from reaper.observing.windows import observation_window, recent_since_by_id
 from reaper.pending import acted, holds, intents
+from reaper.pending.lost import half_done_because
 from reaper.planning import possible_actions
 from reaper.planning.possible_actions import is_stopped_by_hours
 from reaper.planning.reasons import frozen_because, participle
@@ -82,7 +83,7 @@ def _require_same_step(task: Task, case: Case, recalled: Recalled, snoozes: Snoo
     """
     action, resource_id = task.action, case.resource.id
     records = [recalled.record(id_) for id_ in remembered_ids(case.resource)]
-    if action is not StepName.START and any(map(record_updates.is_unsettled, records)):
+    if action is not StepName.START and any(map(half_done_because, records)):
         raise ActionWithdrawn("an action on it was interrupted and isn't settled yet")
     if because := intents.open_on_host_because(case.resource, recalled):
         raise ActionWithdrawn(because)

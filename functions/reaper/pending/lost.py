@@ -12,10 +12,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from hashlib import sha256
 
+from reaper import record_updates
 from reaper.case import Case
 from reaper.errors import CloudError, Reason
 from reaper.ledger.ledger import Ledger, update_record
 from reaper.ledger.rows import HistoryEntry, Recalled, comparable_id
+from reaper.pending import unfinished
 from reaper.record import Record
 
 BEGAN = "began"
@@ -70,9 +72,14 @@ def _note_lost(resource_id: str, found: Sequence[StoredManifest], recalled: Reca
     return unknown is not None
 
 
-def lost_because(record: Record) -> str:
-    """Why nothing is done to a resource with such an action."""
-    return f"the ledger doesn't know of an action on it that may be half done; its manifest is {record.lost_manifest}"
+def half_done_because(record: Record, run_id: str | None = None) -> str | None:
+    """Why a resource with this record may only be started: an action may be half done, one of another run or one that the ledger doesn't know."""
+    if record.act and record.lost_manifest is None and record_updates.is_interrupted(record, run_id):
+        return unfinished.interrupted_because(record.act)
+    return (
+        record.lost_manifest
+        and f"the ledger doesn't know of an action on it that may be half done; its manifest is {record.lost_manifest}"
+    )
 
 
 def lost_actions_error(ids: Sequence[str], recalled: Recalled) -> CloudError | None:
@@ -83,4 +90,4 @@ def lost_actions_error(ids: Sequence[str], recalled: Recalled) -> CloudError | N
         return None
     (resource_id, record), more = lost[-1], f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""
     fix = f"read it, then `reaper restore {resource_id} --trust-manifest` settles it"
-    return CloudError(Reason.PARTIAL, "act", f"{resource_id}: {lost_because(record)}; {fix}{more}")
+    return CloudError(Reason.PARTIAL, "act", f"{resource_id}: {half_done_because(record)}; {fix}{more}")

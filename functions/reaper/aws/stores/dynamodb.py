@@ -89,7 +89,9 @@ class DynamoStore:
         return [_row_of(Key(category, place, item["sk"]["S"]), item) for item in islice(items, limit)]
 
     def put(self, key: Key, columns: Mapping[str, str], touched: str, condition: AtVersion | FreeFor | None = None) -> bool:
-        item = _item_of(columns, touched) | _item_of_version(condition)
+        item = _item_of(columns, touched)
+        if isinstance(condition, AtVersion):
+            item |= {"version": {"N": str(condition.version + 1)}, "writer": {"S": uuid.uuid4().hex}}
         if self._is_written("PutItem", condition, Item=item_key(key) | item):
             return True
         return self._is_own_write(key, item)
@@ -200,12 +202,6 @@ def _item_of(columns: Mapping[str, str], touched: str) -> Item:
     item = {name: {"S": text} for name, text in columns.items()}
     expires = (parse_time(touched) - EPOCH + RETENTION) // timedelta(seconds=1)
     return item | {"touched": {"S": touched}} | ({"expires": {"N": str(expires)}} if touched != NEVER else {})
-
-
-def _item_of_version(condition: Condition | None) -> Item:
-    if not isinstance(condition, AtVersion):
-        return {}
-    return {"version": {"N": str(condition.version + 1)}, "writer": {"S": uuid.uuid4().hex}}
 
 
 def _row_of(key: Key, item: Item) -> Row:
