@@ -71,7 +71,7 @@ def refuse_target(decided: Decided, target: Target, because: str, coverage: tupl
 def targets_by_cost(decided: Decided) -> list[Target]:
     """The leased targets that have something to put back or something due, that of the most expensive action first."""
     due = sorted(_due(decided.decisions), key=by_cost_descending)
-    targets = [*(hint.target for hint in decided.interrupted), *(d.case.resource.target for d in due)]
+    targets = [*(each.target for each in decided.interrupted), *(d.case.resource.target for d in due)]
     return list(dict.fromkeys(target for target in targets if target in decided.leased))
 
 

@@ -200,7 +200,7 @@ def test_a_run_whose_time_is_nearly_over_begins_no_act_and_says_so(deployment):
     assert only(deployment.sweep_after(minutes=1)).outcome.result is Result.DONE
 
 
-def test_an_unreadable_memory_protects_only_its_resource():
+def test_an_unreadable_record_protects_only_its_resource():
     deployment = FakeDeployment(ledger=FailingLedger())
     for name in ("churn", "other"):
         deployment.cloud.add(name)

@@ -54,7 +54,7 @@ def test_a_pause_is_read_back_from_every_ledger(ledger):
     assert paused_until(ledger, NOW) is None
 
 
-def test_every_ledger_reads_memories_and_the_switch_together(ledger):
+def test_every_ledger_reads_records_and_the_switch_together(ledger):
     stop_switch.set_pause(ledger, Pause(by="jo"), NOW)
     recalled, row = ledger.recall_with_row(["arn:aws:sagemaker:us-east-1:1:endpoint/a"], PAUSE_ROW, NOW)
     assert (recalled.readable, row) == ({}, NamedRow(values={"state": "on", "by": "jo", "at": row.values["at"]}, version=1))

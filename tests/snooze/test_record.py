@@ -31,6 +31,7 @@ from fakes.snooze_requests import (
 )
 from reaper.ledger import opening
 from reaper.ledger.forget import forget_address
+from reaper.ledger.store import Category
 from reaper.record import Snooze
 from reaper.snooze import links, pages
 from reaper.snooze.handler import handle_request
@@ -60,8 +61,11 @@ def test_the_form_shows_the_resource_and_the_choices(ledger: InMemoryLedger):
     assert page.fields()["t"] == [TOKEN]
 
 
-def test_an_unreadable_memory_is_never_overwritten(ledger: InMemoryLedger):
-    key, rows = ledger.stored_key(ID), ledger.memory_store.rows
+@pytest.mark.parametrize("category", [Category.RECORD, Category.SNOOZE])
+def test_an_unreadable_row_is_never_overwritten(ledger: InMemoryLedger, category: Category):
+    ledger.write_snooze(ID, Snooze(until=NOW + DAY, at=NOW, by="jo@example.com"), 0, NOW)
+    rows = ledger.memory_store.rows
+    [key] = [key for key in rows if (key.category, key.name) == (category, ID)]
     rows[key] = broken = replace(rows[key], columns={"document": "next summer"})
     assert look(ledger).status == 200
     for reply in (send(ledger, shorten="yes"), send(ledger, do="disown")):
@@ -73,13 +77,12 @@ def test_an_unreadable_memory_is_never_overwritten(ledger: InMemoryLedger):
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 def test_opening_a_link_changes_nothing(ledger: InMemoryLedger, method: str):
-    before = remembered(ledger)
     for _ in range(3):
         look(ledger, method=method)
     handle_request(
         Request(method=method, path="/keep", query=f"t={TOKEN}&r=1&do=disown&days=7&reason=x&shorten=yes"), desk(ledger)
     )
-    assert remembered(ledger) == before
+    assert (remembered(ledger), ledger.record(ID, NOW)) == (Snooze(), replace(WARNED, version=1))
     assert history_of(ledger, ID) == []
 
 
@@ -90,9 +93,9 @@ def test_head_answers_like_get_without_a_body(ledger: InMemoryLedger):
 
 def test_sending_the_form_snoozes_and_records_who_and_why(ledger: InMemoryLedger):
     reply = send(ledger, days="3", reason="demo on Monday")
-    record = remembered(ledger)
-    assert (reply.status, record.until) == (200, datetime(2026, 11, 24, 11, tzinfo=UTC))
-    assert (record.by, record.reason, record.at) == ("jo@example.com", "demo on Monday", NOW)
+    snooze = remembered(ledger)
+    assert (reply.status, snooze.until) == (200, datetime(2026, 11, 24, 11, tzinfo=UTC))
+    assert (snooze.by, snooze.reason, snooze.at) == ("jo@example.com", "demo on Monday", NOW)
     assert ledger.record(ID, NOW) == replace(WARNED, version=1), "only its own row is written"
     assert "until Tue 24 Nov 2026, 11:00 UTC" in Page(reply.body).text
     [entry] = history_of(ledger, ID)
@@ -170,9 +173,9 @@ def test_a_click_after_forget_stores_nothing_of_the_person_again(ledger: InMemor
     send(ledger, days="1")
     assert [row.error for row in forget_address(ledger, "jo@example.com")] == ["", "", "", ""]
     send(ledger, days="7")
-    record = remembered(ledger)
-    assert (record.until, record.by) == (pages.snooze_end(NOW, 7), "the holder of the link")
-    assert "jo@example.com" not in str([record, *history_of(ledger, ID)])
+    snooze = remembered(ledger)
+    assert (snooze.until, snooze.by) == (pages.snooze_end(NOW, 7), "the holder of the link")
+    assert "jo@example.com" not in str([snooze, *history_of(ledger, ID)])
 
 
 def test_all_of_a_mail_is_kept_in_one_visit():
@@ -224,21 +227,21 @@ def test_times_are_in_the_zone_of_the_mail():
 
 def test_not_mine_is_recorded_with_its_history(ledger: InMemoryLedger):
     reply = send(ledger, do="disown", days="", reason="I left that team")
-    record = remembered(ledger)
+    snooze = remembered(ledger)
     assert (reply.status, "“churn” is marked as not yours" in Page(reply.body).text) == (200, True)
-    assert record == Snooze(disowned_by="jo@example.com", disowned_at=NOW, version=1)
+    assert snooze == Snooze(disowned_by="jo@example.com", disowned_at=NOW, version=1)
     [entry] = history_of(ledger, ID)
     assert (entry.what, entry.by) == ("disowned", "jo@example.com")
     assert entry.because == "its owner said that it isn't theirs: I left that team"
     assert "This was said before" in Page(send(ledger, do="disown", now=NOW + DAY).body).text
-    assert remembered(ledger) == record
+    assert remembered(ledger) == snooze
 
 
 def test_keeping_takes_ones_own_not_mine_back(ledger: InMemoryLedger):
     send(ledger, do="disown")
     send(ledger)
-    record = remembered(ledger)
-    assert (record.disowned_by, record.disowned_at, record.until) == (None, None, pages.snooze_end(NOW, 7))
+    snooze = remembered(ledger)
+    assert (snooze.disowned_by, snooze.disowned_at, snooze.until) == (None, None, pages.snooze_end(NOW, 7))
 
 
 def test_a_mail_to_a_stand_in_offers_no_not_mine():
@@ -317,8 +320,8 @@ def test_a_failed_history_entry_is_logged_and_the_snooze_stays():
 def test_a_lost_race_is_retried_and_keeps_the_winners_fields():
     ledger = ContendedLedger(3)
     assert send(ledger).status == 200
-    record = remembered(ledger)
-    assert (record.until, record.disowned_at, record.version) == (pages.snooze_end(NOW, 7), NOW, 4)
+    snooze = remembered(ledger)
+    assert (snooze.until, snooze.disowned_at, snooze.version) == (pages.snooze_end(NOW, 7), NOW, 4)
 
 
 def test_losing_every_race_is_a_503():
@@ -344,10 +347,10 @@ def test_of_concurrent_snoozes_the_longest_wins(kept_in: str, tmp_path: Path):
         thread.start()
     for thread in threads:
         thread.join()
-    record = remembered(ledger)
+    snooze = remembered(ledger)
     assert set(statuses) == {200}
-    assert record.until == pages.snooze_end(NOW, 8)
-    assert record.version == len(history_of(ledger, ID))
+    assert snooze.until == pages.snooze_end(NOW, 8)
+    assert snooze.version == len(history_of(ledger, ID))
 
 
 @pytest.mark.parametrize("base", ["https://x.lambda-url.us-east-1.on.aws/", "https://x.lambda-url.us-east-1.on.aws"])

@@ -17,6 +17,7 @@ from fakes.snooze_requests import (
     RESOURCE,
     TOKEN,
     VISIT,
+    WARNED,
     Page,
     UnreachableLedger,
     desk,
@@ -29,7 +30,7 @@ from fakes.snooze_requests import (
 )
 from reaper.errors import CloudError, Reason
 from reaper.ledger.store import Category
-from reaper.record import Snooze
+from reaper.record import Record, Snooze
 from reaper.snooze import pages
 from reaper.snooze import request as form
 from reaper.snooze.handler import RateLimiter, RateLimiters, handle_request
@@ -74,7 +75,7 @@ def test_every_invalid_link_gets_the_same_page(ledger: InMemoryLedger, bad: str)
     assert "churn" not in replies[0].body
     assert "reaper:keep-until=2026-11-28" in replies[0].body
     assert all(r.note.startswith("refused: ") for r in replies)
-    assert remembered(ledger) == Snooze()
+    assert (remembered(ledger), ledger.record(ID, NOW)) == (Snooze(), replace(WARNED, version=1))
 
 
 def test_a_post_needs_the_token_in_its_form(ledger: InMemoryLedger):
@@ -95,7 +96,7 @@ def test_a_link_writes_only_to_the_resources_of_its_mail(ledger: InMemoryLedger)
 def test_rows_outside_the_mail_are_no_choice(ledger: InMemoryLedger, rows: tuple[object, ...]):
     reply = send(ledger, rows=rows)
     assert (reply.status, "Choose at least one resource" in reply.body) == (400, True)
-    assert remembered(ledger) == Snooze()
+    assert (remembered(ledger), ledger.record(ID, NOW)) == (Snooze(), replace(WARNED, version=1))
 
 
 def test_thousands_of_rows_are_refused_before_the_ledger():
@@ -119,7 +120,7 @@ def test_a_signed_link_without_its_row_opens_nothing(gone: str):
     replies = [look(ledger), look(ledger, method="HEAD"), send(ledger), send(ledger, do="disown")]
     assert {reply.status for reply in replies} == {410}
     assert replies[0].body == look(ledger, token="nonsense").body
-    assert remembered(ledger) == Snooze()
+    assert (remembered(ledger), ledger.record(ID, NOW)) == (Snooze(), Record())
 
 
 EDITED = [
@@ -144,6 +145,7 @@ def test_an_edited_row_raises_nothing_and_snoozes_at_most(edited: dict[str, Any]
         assert reply.status in {status, 400 if status == 200 else status}
         assert "script" not in [tag for tag, _ in Page(reply.body).tags]
     assert [key.category for key in ledger.memory_store.rows] in (["visit"], ["visit", "snooze", "history"])
+    assert (remembered(ledger).disowned_by, remembered(ledger).disowned_at) == (None, None)
 
 
 @pytest.mark.parametrize("most", [10**12, 0, -(10**12)])
@@ -196,12 +198,12 @@ def test_a_link_lists_hostile_names_as_short_lines(hostile: str):
 @pytest.mark.parametrize("hostile", HOSTILE)
 def test_hostile_reasons_are_escaped_and_cut(ledger: InMemoryLedger, hostile: str):
     send(ledger, reason=hostile[:4000], name=hostile[:4000])
-    record = remembered(ledger)
-    assert record.reason
-    assert record.by
-    assert len(record.reason) <= form.MAX_REASON
-    assert len(record.by) <= form.MAX_NAME + len(" (jo@example.com)")
-    assert record.reason.isprintable()
+    snooze = remembered(ledger)
+    assert snooze.reason
+    assert snooze.by
+    assert len(snooze.reason) <= form.MAX_REASON
+    assert len(snooze.by) <= form.MAX_NAME + len(" (jo@example.com)")
+    assert snooze.reason.isprintable()
     shown = Page(look(ledger).body)
     assert "script" not in [tag for tag, _ in shown.tags]
     assert sum(tag == "form" for tag, _ in shown.tags) == 1

@@ -1,9 +1,9 @@
 """Carries out one stop, delete or start. Loaded only if a run acts.
 
-The order: Look at the resource and its ledger records, and last of all at the resource once more. Store the manifest for undoing. Leave a
-hint of an open action. Write the intent to the ledger on the version that was read. Before every changing call read the resource and the
-ledger once more, so that a tag or a snooze of a second ago wins. Make the call, once. Add the result to the intent. If anything has changed
-at any of these points, this one action ends, with the reason, and what it changed beside its main call is put back.
+The order: Look at the resource and its ledger records, and last of all at the resource once more. Store the manifest for undoing. Write the
+intent to the ledger on the version that was read. Before every changing call read the resource and the ledger once more, so that a tag or a
+snooze of a second ago wins. Make the call, once. Add the result to the intent. If anything has changed at any of these points, this one
+action ends, with the reason, and what it changed beside its main call is put back.
 """
 
 from __future__ import annotations

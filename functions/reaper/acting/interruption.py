@@ -1,7 +1,7 @@
 """Settles interrupted actions of earlier runs: puts back what is certainly half done, and closes each action. Loaded to act only.
 
 A crash between lowering an autoscaling minimum and scaling in, or between taking a deployment's traffic away and deleting it, leaves a
-resource in a state that no person chose. The row with the open intent says what it was. Until it is settled, the resource is blocked.
+resource in a state that no person chose. The record with the open intent says what it was. Until it is settled, the resource is blocked.
 """
 
 from __future__ import annotations

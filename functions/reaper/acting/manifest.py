@@ -3,7 +3,7 @@
 Undoing creates what a manifest says, so its form is checked first, and a person sees what it names.
 
 `REAPER_MANIFESTS` is `s3://bucket/prefix`, a blob container's https URL, or a directory; the command line's default is a directory beside
-the user's ledger. Each action has one file, `<day>/<run>/<digest of the ID>-<move>-<version of its row>.json`, which is never overwritten.
+the user's ledger. Each action has one file, `<day>/<run>/<digest of the ID>-<move>-<version of its record>.json`, which is never overwritten.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Archive:
     store: TextStore
 
     def store_manifest(self, manifest: Manifest, version: int) -> ManifestReference:
-        """Store it and return its reference. `version`: that of the ledger row that will name it, so that no two attempts share a name.
+        """Store it and return its reference. `version`: that of the record that will name it, so that no two attempts share a name.
 
         Raises CloudError. Then nothing may be changed.
         """

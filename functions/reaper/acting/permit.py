@@ -30,7 +30,7 @@ DIFFERENT_FIELDS = {
 class CallPermit:
     """Permission for the calls of one action: `contract.Permit`. `calls_made` counts those that were made, or may have been.
 
-    `resource`, `snoozes`, `before`: what was read before the intent, which is `act`. `read` reads the resource again, and `look_again` checks everything again.
+    `resource`, `snoozes`, `before`: what was read before the intent, which is `act`. `read` reads the resource again, `look_again` everything.
     """
 
     resource: Resource

@@ -1,1 +1,1 @@
-"""What every run reads about actions: intents, hints, holds, the stop switch and plan files."""
+"""What every run reads about actions: intents, holds, the stop switch and plan files."""

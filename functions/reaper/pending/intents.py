@@ -50,9 +50,10 @@ def update_intent(ledger: Ledger, act: Act, change: Callable[[Record], Record], 
 
 
 def take_back_intent(ledger: Ledger, act: Act, before: Record, now: datetime, *, gone: bool) -> None:
-    """Remove an intent for which no call was made, and its notice too if the resource is `gone`. `before`: the record without it. Raises CloudError.
+    """Remove an intent for which no call was made, and its notice too if the resource is `gone`. Raises CloudError.
 
-    A workflow may have started this step twice. The other one's intent is the same but for its time; it stays, because its call may have been made.
+    `before`: the record before the intent. A workflow may have started this step twice. The other one's intent is the same but for its time; it
+    stays, because its call may have been made.
     """
 
     def without_intent(record: Record) -> Record:
