@@ -76,6 +76,12 @@ def test_no_module_of_the_tests_hides_a_folder_of_tests():
     assert [path.as_posix() for path in (ROOT / "tests").glob("*/*.py") if path.stem in folders] == []
 
 
+def test_no_two_files_of_tests_have_the_same_name():
+    """pytest imports them by their name alone, and `make soak` collects all of them at once."""
+    names = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
+    assert [name for name, count in names.items() if count > 1] == []
+
+
 def test_the_root_reads_as_the_algorithm():
     assert len([path for path in PACKAGES["reaper"].glob("*.py") if not path.name.startswith("__")]) <= MAX_ROOT_MODULES
 

@@ -40,13 +40,18 @@ class Claim:
 
 @dataclass(slots=True)
 class Claims:
-    """All notices of idleness, and what was taken back. `protected`: what speaks against stopping a thing at a time."""
+    """All notices of idleness, and what was taken back. `protected`: what speaks against stopping a thing at a time. `relearns`: whether
+    nothing can jump where it is, because a release has ended a jump there.
+    """
 
     things: Mapping[str, Thing]
     protected: Callable[[Thing, datetime], Sequence[str]]
+    relearns: Callable[[Thing, datetime], bool]
     made: list[Claim] = field(default_factory=list)
     taken: dict[tuple[str, str], datetime] = field(default_factory=dict)
     jumps: dict[Place, datetime] = field(default_factory=dict)
+    unnoticed: set[Place] = field(default_factory=set)
+    """Where signals were lost before it was known what is usual: what is silent then seems usual later on."""
     counts: Counter[str] = field(default_factory=Counter)
     could_doubt: bool = True
     """Whether the run before was undisturbed: it sees the use and remembers its doubt, and the next one looks far enough back to be sure."""
@@ -128,10 +133,14 @@ class Claims:
         for place, there in places.items():
             fooled = [thing for thing in there if thing.silent and self._seems_idle(thing, scene.began)]
             if len(fooled) >= FOOLED and sum(thing.name in idle for thing in there) / len(there) >= SHARE:
-                self.counts["places with lost signals"] += place not in self.jumps
-                self.jumps.setdefault(place, scene.began)
+                if place not in self.jumps and self.relearns(fooled[0], scene.began):
+                    self.unnoticed.add(place)
+                if place not in self.unnoticed:
+                    self.counts["places with lost signals"] += place not in self.jumps
+                    self.jumps.setdefault(place, scene.began)
             elif not any(thing.silent for thing in there):
                 self.jumps.pop(place, None)
+                self.unnoticed.discard(place)
 
     def _seems_idle(self, thing: Thing, now: datetime) -> bool:
         """Whether it is in use and nothing shows it."""

@@ -75,8 +75,8 @@ def _broken(oracle: Oracle, mail: Mail) -> bool:
 
 
 def _announcing(oracle: Oracle, mail: Mail) -> bool:
-    """Whether the run that sent it keeps office hours."""
-    return not any(s.number == mail.command and s.mode == "notify" for s in oracle.scenes)
+    """Whether the run that sent it keeps office hours: neither mode notify nor the canary, outside which everything is as in that mode."""
+    return not any(s.number == mail.command and (s.mode == "notify" or s.began in oracle.left_out) for s in oracle.scenes)
 
 
 def _enrolled_again(oracle: Oracle, thing: Thing, mail: Mail, notice: Notice) -> Iterator[str]:

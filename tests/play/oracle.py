@@ -24,8 +24,10 @@ from play.thing import Thing
 
 OPEN = timedelta(minutes=30)
 """The silence that lets office hours stop something."""
-JUMP = re.compile(r"are idle, up from \d+%")
+JUMP = re.compile(r"are idle(?: or were acted on)?, up from \d+%")
 """How a report says that the idle share jumped."""
+LEARNS_FOR = 3
+"""So many days with sweeps before today show what is usual. With fewer nothing jumps, and only limits protect."""
 HARMLESS = {"owner", "team"}
 KNOWN = {"reaper:owner", "reaper:idle-after", "reaper:action"}
 
@@ -57,7 +59,7 @@ class Oracle:
     halves: Halves = field(init=False)
 
     def __post_init__(self) -> None:
-        self.claims = Claims(self.things, self.protected)
+        self.claims = Claims(self.things, self.protected, self.relearns)
         self.halves = Halves(self.things)
 
     def saw(self, scene: Scene) -> list[Act]:
@@ -104,6 +106,18 @@ class Oracle:
     def jumped(self, thing: Thing, since: datetime, until: datetime) -> bool:
         """Whether a report said in that time that the idle share jumped where it is."""
         return any(since <= at <= until and kind == thing.kind and where in thing.id for at, kind, where in self.jumps)
+
+    def relearns(self, thing: Thing, when: datetime) -> bool:
+        """Whether a release ended a jump where it is, and too few days with sweeps have shown since what is usual there: nothing jumps."""
+        sweeps = [s for s in self.scenes if s.verb == "sweep" and s.report is not None]
+        for at, _ in self.releases:
+            last = max((s.began for s in sweeps if s.began <= at), default=at)
+            if at <= when and self.jumped(thing, last, at):
+                sound = [s.began for s in sweeps if s.began > at and s.out_of_order <= {"mail"}]
+                days = {began.date() for began in sound if not self.jumped(thing, began, began)}
+                if sum(day < when.date() for day in days) < LEARNS_FOR:
+                    return True
+        return False
 
     def _note_jumps(self, scene: Scene) -> None:
         for row in (scene.report or {}).get("findings", ()):
@@ -380,14 +394,19 @@ class Oracle:
             self.untold.clear()
 
     def _held_by_another(self, rows: Sequence[Mapping[str, Any]], scene: Scene, acts: Sequence[Act]) -> Iterator[str]:
-        """What is on hold by a limit of its account although so few are due there or were acted on that day, whatever is due in another."""
+        """What is on hold by a limit of its account although so few are due there or were acted on that day, whatever is due in another.
+
+        What was begun and came to nothing counts as well: what was refused or failed, and what a killed command may have been about.
+        """
+        day = [one for one in self.scenes if scene.began - one.began < DAY]
+        tried = {name for one in day for name in one.came_to_nothing}
+        cut = sum("kill" in one.out_of_order for one in day)
         for word, most, by_hours in (("max_acts", scene.caps.acts, False), ("max_scheduled", scene.caps.scheduled, True)):
             held = [row for row in rows if word in row["step_because"] and "run.max" not in row["step_because"]]
+            recent = {a.name for a in (*self.acts, *acts) if a.what != "start" and scene.began - a.when < DAY}
+            counted = [self.things[name] for name in recent | tried if self.things[name].terms.hours is by_hours]
             for account in {row["account"] for row in held}:
-                recent = [a for a in (*self.acts, *acts) if a.what != "start" and scene.began - a.when < DAY]
-                recent = [a for a in recent if account_of(self.things[a.name]) == account]
-                done = {a.name for a in recent if self.things[a.name].terms.hours is by_hours}
-                due = sum(1 for row in held if row["account"] == account) + len(done)
+                due = sum(row["account"] == account for row in held) + sum(account_of(one) == account for one in counted) + cut
                 if due <= most:
                     yield f"{due} are due in {account}, which {word} {most} allows, and are on hold"
 

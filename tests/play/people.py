@@ -37,6 +37,8 @@ TAGS: Sequence[dict[str, str | None]] = (
     {"team": "vision"},
 )
 """What people put on resources, or take off."""
+NOTICES_AFTER = 20 * MINUTE
+"""When a person sees at the earliest that a deployment is half done: a change of the first quarter of an hour may be the product's own."""
 
 
 def click(play: Season, thing: Thing, link: str, days: int) -> None:
@@ -111,7 +113,7 @@ def _half_way(play: Season, half: Half) -> None:
         play.drifted.add(thing.name)
     else:
         play.say(f"{thing.name}: a person scales it, half done as it is")
-        thing.started_by_hand(now)
+        thing.started_by_hand(now if thing.cloud == "aws" else max(now, half.at + NOTICES_AFTER))
         play.oracle.halves.by_person(thing.name, None)
 
 

@@ -53,6 +53,13 @@ class Scene:
         return (self.verb, self.mode) == ("sweep", "enforce") or self.verb == "apply"
 
     @property
+    def came_to_nothing(self) -> set[str]:
+        """What it began to stop or delete, and didn't, as its report says."""
+        rows = (self.report or {}).get("findings", ())
+        tried = [row for row in rows if row["step"] in {"stop", "delete"} and row["outcome"] in {"refused", "failed"}]
+        return {row["name"].rpartition("/")[2] for row in tried}
+
+    @property
     def undisturbed(self) -> bool:
         """Whether it was a sweep that tells people of what was done, and nothing was in its way."""
         return self.verb == "sweep" and self.mode != "audit" and not self.out_of_order

@@ -106,6 +106,7 @@ class Season:
                 self.say(f"the lost signals of {thing.name} are back")
                 thing.catch_up(since)
         people.between(self, since, when, script)
+        when = max(when, self.clock.now)  # a restore that is tried again may outlast the gap
         for thing in self.things:
             thing.live(since, when)
             if not script.late and thing.silent:
