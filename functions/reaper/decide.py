@@ -325,6 +325,8 @@ def _note_open_targets(planned: Sequence[Planned], finished: Collection[Target],
     if phase.ledger is None or not (closed or begun - phase.open_targets):
         return planned
     try:
+        # Another run that took a lease over relies on its target being there.
+        closed = {target for target in closed if phase.leases and phase.leases.prolong(target)}
         unfinished.change_open_targets(phase.ledger, closed, begun)
     except CloudError as error:
         phase.failures.append(failure_row("ledger", error))
