@@ -10,7 +10,7 @@ from typing import Any
 from fakes.sweeps import SweepOrder, sweep
 from reaper import registry
 from reaper.acting.contract import ActionResult, Permit, UndoResult
-from reaper.case import Report
+from reaper.finding import Report
 from reaper.kind import Kind
 from reaper.model import Resource
 from reaper.policy.parse import parse_policy

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from fakes.builders import DAY, HOUR, NOW, TARGET
 from fakes.fake_deployment import POLICY, FakeDeployment, finding_of, jumped_places, policy, standing_holds
 from fakes.judged_cases import case
-from reaper.case import Case, Step
+from reaper.case import Case
+from reaper.finding import Step
 from reaper.limits import hold_over_limits
 from reaper.model import Mode, Result, StepName
 from reaper.pending import holds

@@ -10,9 +10,9 @@ from fakes.builders import DAY, HOUR, TARGET
 from fakes.failing_ledger import FailingLedger
 from fakes.fake_deployment import POLICY, FakeDeployment, policy
 from reaper.act import act
-from reaper.case import Outcome
 from reaper.decide import decide
 from reaper.errors import CloudError, Reason
+from reaper.finding import Outcome
 from reaper.handover import Acted, Decided
 from reaper.ledger.lease import RunLeases
 from reaper.model import Mode, Result

@@ -11,7 +11,8 @@ import pytest
 from fakes.builders import DAY, HOUR, NOW
 from fakes.judged_cases import case, step_of
 from fakes.records import a_record, changed
-from reaper.case import Blocked, Step
+from reaper.case import Blocked
+from reaper.finding import Step
 from reaper.model import AnnouncedAction, Ceiling, Confidence, NextAction, State, StepName
 from reaper.planning.coming import next_action, possible_action
 from reaper.planning.dates import hours_digest

@@ -16,9 +16,9 @@ from fakes.fake_cloud import DENIED, STARTABLE
 from fakes.fake_deployment import POLICY, FakeDeployment, finding_of, policy
 from fakes.records import changed
 from reaper.act import act
-from reaper.case import Outcome, Report
 from reaper.conclude import conclude, leases_of
 from reaper.decide import decide
+from reaper.finding import Outcome, Report
 from reaper.handover import Acted, Decided, Observed
 from reaper.ledger.lease import RunLeases
 from reaper.model import Mode, Result, StepName
@@ -161,7 +161,7 @@ def test_a_summary_of_office_hours_is_sent_once_by_two_concludes(deployment: Fak
     deployment.cloud.things["churn"].running_since = deployment.now - 5 * DAY
     deployment.channel.messages.clear()
     run = phases(deployment)
-    assert run.decided.decisions[0].needs_summary
+    assert run.decided.findings[0].needs_summary
     run.conclude()
     assert len(to_owner(deployment)) == 1
     run.conclude()

@@ -12,7 +12,8 @@ from fakes.fake_deployment import POLICY, FakeDeployment, policy, standing_holds
 from fakes.records import a_record
 from reaper import plan
 from reaper.decide import decide
-from reaper.handover import Decided, Decision, Observed
+from reaper.finding import Finding, judged_case
+from reaper.handover import Decided, Observed
 from reaper.model import AnnouncedAction, Mode, Result, State, Status, StepName
 from reaper.observe import observe
 from reaper.pending import plan_file
@@ -32,8 +33,8 @@ def decided_run(deployment: FakeDeployment, mode: Mode = Mode.ENFORCE) -> Decide
     return decide([observed], opened.decide)
 
 
-def only(decided: Decided) -> Decision:
-    [decision] = decided.decisions
+def only(decided: Decided) -> Finding:
+    [decision] = decided.findings
     return decision
 
 
@@ -87,14 +88,14 @@ def test_what_may_need_a_write_or_a_step_gets_a_decision(deployment: FakeDeploym
     if name == "on hours":
         rule = '\nrules: [{name: office, match: {name: "on hours"}, hours: {on: "mon-fri 07:00-21:00", tz: UTC}}]'
         deployment.policy = policy(POLICY + rule)
-    assert name in {d.case.resource.name for d in decided_run(deployment).decisions}
+    assert name in {d.case.resource.name for d in decided_run(deployment).findings}
 
 
 def test_a_snoozed_resource_is_reported_exempt_and_kept_as_judged(deployment: FakeDeployment):
     snooze = Snooze(until=deployment.now + DAY, at=deployment.now)
     deployment.ledger.write_snooze(deployment.cloud.id("churn"), snooze, 0, deployment.now)
     decision = only(decided_run(deployment))
-    assert (decision.verdict.state, decision.case.verdict.state) == (State.EXEMPT, State.IDLE)
+    assert (decision.case.verdict.state, judged_case(decision).verdict.state) == (State.EXEMPT, State.IDLE)
 
 
 def test_a_part_of_another_version_is_refused(deployment: FakeDeployment):
@@ -217,5 +218,5 @@ def test_several_parts_are_one_decision_under_one_limit(deployment: FakeDeployme
     west.now = deployment.now
     part = replace(observed_run(west)[1], run=opened.run)
     decided = decide(iter([case, part]), opened.decide)
-    assert [d.step.name for d in decided.decisions] == [StepName.HOLD, StepName.HOLD]
+    assert [d.step.name for d in decided.findings] == [StepName.HOLD, StepName.HOLD]
     assert len(decided.leased) == 2

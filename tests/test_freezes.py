@@ -15,7 +15,8 @@ from fakes.read_calendars import frozen
 from fakes.records import a_record, changed
 from reaper.calendars.adding import freeze_at, merged
 from reaper.calendars.terms import BusinessDays, Freeze, Hours
-from reaper.case import Blocked, Case, Step
+from reaper.case import Blocked, Case
+from reaper.finding import Step
 from reaper.model import ENDING_ACTIONS, AnnouncedAction, Ceiling, State, StepName
 from reaper.planning.coming import next_action
 from reaper.planning.dates import action_due_at, earliest_action_at, enrolled_since, forced_stop_at, hours_digest

@@ -12,13 +12,14 @@ from fakes.records import an_act
 from reaper import handover, registry
 from reaper.aws.kinds.sagemaker_endpoint.scale_in import EndpointDetails, ScaleInPlan
 from reaper.calendars.terms import Hours
-from reaper.case import Blocked, Case, Coverage, Evidence, Outcome, Owner, Price, Step
+from reaper.case import Blocked, Case, Coverage, Evidence, Owner, Price
 from reaper.evidence import summarize
-from reaper.handover import Acted, Decided, Decision, Observed
+from reaper.finding import Finding, Outcome, Step
+from reaper.handover import Acted, Decided, Observed
 from reaper.model import BilledPart, Confidence, Mode, Resource, Result, Role, Run, State, Status, StepName, Verdict
 from reaper.observation import Reading, Series
 from reaper.pending.unfinished import Unfinished
-from reaper.record import SideChange, Snooze, Snoozes
+from reaper.record import Notice, SideChange, Snooze, Snoozes
 
 RUN = Run(id="run-1", started_at=NOW, mode=Mode.ENFORCE, version="1", policy_sha256="0" * 64)
 VERDICT = Verdict(
@@ -52,7 +53,6 @@ def full_case() -> Case:
         usd_per_hour=0.1 + 0.2,
         owner=Owner(address="jo@example.com", source="tag owner"),
         price=Price(usd_per_hour=0.1 + 0.2, source="snapshot", as_of="2026-09-24"),
-        wasted_usd=12.34,
         evidence=(EVIDENCE,),
         blocked={StepName.STOP: None, StepName.DELETE: Blocked(because="it is updating")},
         saves_usd_per_hour={StepName.STOP: 0.3},
@@ -68,9 +68,14 @@ def test_observed_reads_back_as_it_was_dumped():
 
 
 def test_decided_reads_back_as_it_was_dumped():
-    decision = Decision(
+    finding = Finding(
         case=full_case(),
-        verdict=Verdict(state=State.EXEMPT, because="snoozed"),
+        judged=Verdict(state=State.EXEMPT, because="snoozed"),
+        idle_since=NOW - 9 * DAY,
+        idle_for=9 * DAY,
+        wasted_usd=12.34,
+        notice=Notice(warned_at=NOW - DAY, to="jo@example.com"),
+        due_at=NOW + DAY,
         step=Step(name=StepName.HOLD, because="too many"),
         record_version=3,
         snoozes=Snoozes(own=Snooze(until=NOW, at=NOW)).protections,
@@ -82,7 +87,7 @@ def test_decided_reads_back_as_it_was_dumped():
         run=RUN,
         decided_at=NOW,
         leased=(TARGET,),
-        decisions=(decision,),
+        findings=(finding,),
         untold=(untold,),
         unusual=(("aws/1/us-east-1", "k"),),
         coverage=(ROW,),
@@ -131,17 +136,11 @@ def test_a_level_that_counts_any_value_crosses_as_null():
 def test_for_target_keeps_only_the_decisions_of_that_target():
     first, second = full_case(), replace(full_case(), resource=resource(target=replace(TARGET, region="eu-west-1")))
     step = Step(name=StepName.STOP, because="due")
-    decisions = tuple(Decision(case=case, verdict=case.verdict, step=step) for case in (first, second))
-    decided = Decided(run=RUN, decided_at=NOW, leased=(TARGET,), decisions=decisions)
-    assert decided.for_target(TARGET).decisions == decisions[:1]
+    findings = tuple(Finding(case=case, step=step) for case in (first, second))
+    decided = Decided(run=RUN, decided_at=NOW, leased=(TARGET,), findings=findings)
+    assert decided.for_target(TARGET).findings == findings[:1]
     other = decided.for_target(second.resource.target)
-    assert (other.decisions, other.leased) == (decisions[1:], ())
-
-
-def test_a_snoozed_case_is_reported_exempt_and_wasting_nothing():
-    exempt = Verdict(state=State.EXEMPT, because="snoozed")
-    decision = Decision(case=full_case(), verdict=exempt, step=Step(name=StepName.NONE, because="snoozed"))
-    assert (decision.reported_case.verdict, decision.reported_case.wasted_usd) == (exempt, None)
+    assert (other.findings, other.leased) == (findings[1:], ())
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"run": 1}'])

@@ -29,8 +29,8 @@ from fakes.reference_model import GRACES, SILENCES, Knobs, Oracle, address
 from reaper.acting import restore
 from reaper.acting.contract import Manifest, unchanged
 from reaper.acting.manifest import parse_manifest
-from reaper.case import PLANNED, Report, Step
 from reaper.errors import CloudError, Reason
+from reaper.finding import PLANNED, Report, Step
 from reaper.handover import Decided
 from reaper.model import Mode, Pause, Result, Status, StepName
 from reaper.notices.message import Message
@@ -680,7 +680,7 @@ class Deployment(RuleBasedStateMachine):
                 return value
             SEEN["forged"] += 1
             step = Step(name=move, because="it was forged")
-            return replace(value, decisions=tuple(replace(d, step=step, outcome=PLANNED) for d in value.decisions))
+            return replace(value, findings=tuple(replace(d, step=step, outcome=PLANNED) for d in value.findings))
 
         self.forged, self.deployment.hand_over = True, forged
         self.sweep(Mode.ENFORCE, trial, wait)

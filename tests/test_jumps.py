@@ -15,14 +15,12 @@ from fakes.fake_cloud import KIND, STARTABLE
 from fakes.fake_deployment import FakeDeployment, finding_of, jumped_places, policy
 from fakes.judged_cases import case
 from fakes.records import a_record
-from reaper import plan
 from reaper.errors import CloudError, Reason
-from reaper.handover import Decision
 from reaper.model import ENDING_ACTIONS, NOTICES, AnnouncedAction, Ceiling, Mode, StepName
 from reaper.pending import holds
 from reaper.pending.holds import Breaker
 from reaper.planning import holding, possible_actions
-from reaper.planning.holding import Planned
+from reaper.planning.standing import stand
 from reaper.policy import office_hours
 from reaper.record import NO_SNOOZES, Record
 from reaper.run import run_phases
@@ -284,10 +282,9 @@ breakers = st.builds(
 def test_a_jump_only_takes_actions_and_dated_notices_away(record: Record, breaker: Breaker, idle_days: int):
     judged = case(idle_for=idle_days * DAY, acts={StepName.STOP: None, StepName.DELETE: None}, action=Ceiling.STOP)
     judged = replace(judged, resource=replace(judged.resource, target=TARGET))
-    step = plan.plan_step(judged, record, NO_SNOOZES, NOW)
-    decision = Decision(case=judged, verdict=judged.verdict, step=step, record_version=1)
-    after = holding.after_jumps(Planned(decision=decision, record=record), [breaker], NOW, acting=True).decision
-    assert after.step.name not in ENDING_ACTIONS or step.name in ENDING_ACTIONS
+    before = stand(judged, record, NO_SNOOZES, NOW)
+    after = holding.after_jumps(before, (record, NO_SNOOZES), [breaker], NOW, acting=True)
+    assert after.step.name not in ENDING_ACTIONS or before.step.name in ENDING_ACTIONS
     if breaker.since and after.step.name in NOTICES:
         assert NOW - breaker.since >= timedelta(hours=48)
         assert possible_actions.strongest_action(after.case, NOW) is None, "without a date"
@@ -306,7 +303,5 @@ def test_a_jump_only_takes_actions_and_dated_notices_away(record: Record, breake
 def test_a_jump_leaves_what_office_hours_decide(record: Record, breaker: Breaker):
     hours = office_hours.parse_hours("mon-fri 07:00-19:00", "UTC")
     judged = case(hours=hours, acts={StepName.STOP: None}, action=Ceiling.STOP)
-    step = plan.plan_step(judged, record, NO_SNOOZES, NOW)
-    decision = Decision(case=judged, verdict=judged.verdict, step=step, record_version=1)
-    planned = Planned(decision=decision, record=record)
-    assert holding.after_jumps(planned, [breaker], NOW, acting=True) == planned
+    before = stand(judged, record, NO_SNOOZES, NOW)
+    assert holding.after_jumps(before, (record, NO_SNOOZES), [breaker], NOW, acting=True) == before

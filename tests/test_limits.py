@@ -12,8 +12,9 @@ from fakes.builders import DAY, HOUR, NOW, TARGET
 from fakes.fake_deployment import POLICY, FakeDeployment, finding_of, policy, standing_holds
 from fakes.judged_cases import case
 from fakes.memory_ledger import InMemoryLedger
-from reaper.case import Case, Step
+from reaper.case import Case
 from reaper.errors import CloudError, Reason
+from reaper.finding import Step
 from reaper.ledger.rows import RunStatistics
 from reaper.limits import hold_over_limits
 from reaper.model import Mode, Result, State, Status, StepName

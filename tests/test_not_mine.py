@@ -14,8 +14,8 @@ from fakes.failing_ledger import FailingLedger
 from fakes.fake_cloud import STARTABLE
 from fakes.fake_deployment import POLICY, FakeDeployment, finding_of, policy
 from fakes.snooze_requests import KEYS, desk
-from reaper.case import Report
 from reaper.errors import CloudError, Reason
+from reaper.finding import Report
 from reaper.ledger.forget import forget_address
 from reaper.ledger.store import Category
 from reaper.model import AnnouncedAction, Mode, Result, State, StepName
@@ -80,7 +80,7 @@ def test_the_fallback_gets_a_notice_and_a_full_grace(disowned: FakeDeployment):
     [mail] = to_owners(disowned)
     finding = finding_of(report, "nb-7")
     assert (mail.to, finding.step.name, finding.outcome.result) == (ADMINS, StepName.WARN, Result.DONE)
-    assert finding.owner.source == f"fallback; {DANA} said it isn't theirs"
+    assert finding.case.owner.source == f"fallback; {DANA} said it isn't theirs"
     assert report_json.finding_json(finding, disowned.now)["owner"]["source"] == f"fallback; {DANA} said it isn't theirs"
     assert f"Owner: fallback; {DANA} said it isn't theirs" in mail.text
     assert (
@@ -125,7 +125,7 @@ def test_without_a_fallback_nothing_is_done_and_the_admins_are_told(deployment: 
         report = sweep(deployment, days=2)
         finding = finding_of(report, "nb-7")
         assert (finding.step.name, finding.outcome.result) == (StepName.WARN, Result.FAILED)
-        assert (finding.owner.address, finding.owner.source) == (None, f"no owner; {DANA} said it isn't theirs")
+        assert (finding.case.owner.address, finding.case.owner.source) == (None, f"no owner; {DANA} said it isn't theirs")
         assert to_owners(deployment) == []
 
 

@@ -11,7 +11,8 @@ import pytest
 from fakes.builders import DAY, HOUR, NOW
 from fakes.judged_cases import Known, after_judging, case, counted, step_of, with_snooze
 from fakes.records import a_record, an_act, changed, known
-from reaper.case import Blocked, Case, Owner, Step
+from reaper.case import Blocked, Case, Owner
+from reaper.finding import Step
 from reaper.idle_period import VOID_ENROLMENT
 from reaper.ledger.rows import Recalled
 from reaper.model import AnnouncedAction, Ceiling, Confidence, Result, State, StepName

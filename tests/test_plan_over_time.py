@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from fakes.builders import DAY, HOUR, NOW
 from fakes.judged_cases import LOOKBACK, after_judging, case, counted, move, with_snooze
 from fakes.records import known
-from reaper.case import Case, Step
+from reaper.case import Case
+from reaper.finding import Step
 from reaper.model import Ceiling, State, StepName
 from reaper.planning.dates import CLOCK_JITTER, valid_notice_at
 from reaper.planning.possible_actions import may_act

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from fakes.builders import DAY, HOUR, NOW, TARGET
 from fakes.fake_cloud import STARTABLE
 from fakes.fake_deployment import POLICY, FakeDeployment, finding_of, only, policy, stopped
-from reaper.case import Report
 from reaper.decide import decide
+from reaper.finding import Report, is_done
 from reaper.model import ACTIONS, Mode, StepName
 from reaper.notices.message import Audience
 from reaper.observe import observe
@@ -258,7 +258,7 @@ def decided(deployment: FakeDeployment, under_policy: Policy) -> dict[str, StepN
     opened = deployment.open_run(Mode.AUDIT)
     context = replace(opened.decide, policy=under_policy)
     whole = decide([observe(opened.run, next(iter(opened.observe)), opened.run.started_at)], context)
-    return {decision.case.resource.name: decision.step.name for decision in whole.decisions}
+    return {decision.case.resource.name: decision.step.name for decision in whole.findings}
 
 
 @settings(max_examples=40, deadline=None)
@@ -292,7 +292,7 @@ def test_a_floor_or_hours_of_sending_only_take_notices_away(history: list[tuple[
             assert step is with_all[key] or (step is StepName.NONE and with_all[key] in {StepName.WARN, StepName.REMIND})
         before = len(deployment.channel.messages)
         report = deployment.sweep()
-        ended = {f.case.resource.name for f in report.findings if f.is_done and f.step.name in ACTIONS - {StepName.START}}
+        ended = {f.case.resource.name for f in report.findings if is_done(f) and f.step.name in ACTIONS - {StepName.START}}
         assert ended <= told
         for message in deployment.channel.messages[before:]:
             if message.audience is Audience.OWNERS:

@@ -9,7 +9,7 @@ import pytest
 from fakes.builders import DAY, HOUR
 from fakes.fake_deployment import POLICY, FakeDeployment, finding_of, policy
 from reaper import handover
-from reaper.case import Report
+from reaper.finding import Report
 from reaper.handover import Acted, Decided, Observed
 from reaper.model import Mode, Result, StepName
 from reaper.pending import holds

@@ -15,7 +15,8 @@ from fakes.fake_deployment import POLICY, FakeDeployment, policy
 from fakes.judged_cases import case, step_of
 from fakes.records import a_record, an_act, changed, known
 from reaper.calendars.terms import Hours
-from reaper.case import Blocked, Case, Finding, Outcome, Step
+from reaper.case import Blocked, Case
+from reaper.finding import Finding, Outcome, Step
 from reaper.model import AnnouncedAction, Confidence, Mode, Result, State, StepName
 from reaper.notices.forecast import NoticeContext, next_sentence
 from reaper.notices.message import Audience
@@ -108,8 +109,7 @@ def test_a_change_before_a_reminder_voids_the_mail_about_the_stop():
 def noticed(of: Case, step: StepName, **fields: Any) -> Finding:
     """A finding about it, as the mails get it."""
     outcome = Outcome(result=Result.DONE, because="it is scaling in", begun=True, **fields)
-    parts = {"owner": of.owner, "price": None, "wasted_usd": None, "evidence": ()}
-    return Finding(case=of, step=Step(name=step, because=""), outcome=outcome, **parts)
+    return Finding(case=of, step=Step(name=step, because=""), outcome=outcome)
 
 
 @pytest.mark.parametrize(

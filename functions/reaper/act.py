@@ -14,10 +14,11 @@ from reaper import __version__, handover
 from reaper.acting.executor import execute
 from reaper.acting.interruption import settle_interrupted
 from reaper.acting.task import ActContext
-from reaper.case import Coverage, Outcome
+from reaper.case import Coverage
 from reaper.coverage import failure_row
-from reaper.handover import Acted, Decided, Decision
-from reaper.model import ACTIONS, Result, Target
+from reaper.finding import Finding, Outcome, is_action
+from reaper.handover import Acted, Decided
+from reaper.model import Result, Target
 from reaper.pending import stop_switch
 from reaper.pending.intents import earlier_attempt
 from reaper.policy.file import POLICY_CHANGED
@@ -37,17 +38,17 @@ def act(decided: Decided, context: ActContext) -> Acted:
     settled, rows = settle_interrupted(() if is_late else decided.interrupted, context)
     outcomes: dict[str, Outcome] = {}
     calls: dict[str, Counter[str]] = {}
-    waiting = [(decision, False) for decision in sorted(_due(decided.decisions), key=by_cost_descending)]
-    for decision, is_repeated in waiting:
+    waiting = [(finding, False) for finding in sorted(_due(decided.findings), key=by_cost_descending)]
+    for finding, is_repeated in waiting:
         context.leases.prolong_all()
-        resource_id = decision.case.resource.id
-        if attempt := earlier_attempt(resource_id, decision.step.name, decided.run.id, context.ledger, context.clock()):
+        resource_id = finding.case.resource.id
+        if attempt := earlier_attempt(resource_id, finding.step.name, decided.run.id, context.ledger, context.clock()):
             outcomes[resource_id] = attempt
             continue
-        outcome, task, is_throttled = execute(decision, decided.run, context)
-        calls.setdefault(decision.case.resource.kind, Counter()).update(task.session.calls)
+        outcome, task, is_throttled = execute(finding, decided.run, context)
+        calls.setdefault(finding.case.resource.kind, Counter()).update(task.session.calls)
         if is_throttled and not is_repeated:
-            waiting.append((decision, True))  # once more at the end, after a whole new look
+            waiting.append((finding, True))  # once more at the end, after a whole new look
             continue
         outcomes[resource_id] = outcome
         rows += [failure_row("acts", error) for error in task.errors]
@@ -64,21 +65,21 @@ def act(decided: Decided, context: ActContext) -> Acted:
 def refuse_target(decided: Decided, target: Target, because: str, coverage: tuple[Coverage, ...] = ()) -> Acted:
     """What is due in that target, all of it refused: it can't even be opened, for example."""
     refused = Outcome(result=Result.REFUSED, because=because)
-    due = _due(decided.for_target(target).decisions)
+    due = _due(decided.for_target(target).findings)
     return Acted(run=decided.run, target=target, outcomes={d.case.resource.id: refused for d in due}, coverage=coverage)
 
 
 def targets_by_cost(decided: Decided) -> list[Target]:
     """The leased targets that have something to put back or something due, that of the most expensive action first."""
-    due = sorted(_due(decided.decisions), key=by_cost_descending)
-    targets = [*(each.target for each in decided.interrupted), *(d.case.resource.target for d in due)]
+    due = sorted(_due(decided.findings), key=by_cost_descending)
+    targets = [*(each.target for each in decided.interrupted), *(f.case.resource.target for f in due)]
     return list(dict.fromkeys(target for target in targets if target in decided.leased))
 
 
-def by_cost_descending(decision: Decision) -> tuple[bool, float, str]:
+def by_cost_descending(finding: Finding) -> tuple[bool, float, str]:
     """Known prices first, the highest first; then by id, so that two runs use the same order."""
-    usd = decision.case.usd_per_hour
-    return usd is None, -(usd or 0.0), decision.case.resource.id
+    usd = finding.case.usd_per_hour
+    return usd is None, -(usd or 0.0), finding.case.resource.id
 
 
 def _refused_because(decided: Decided, context: ActContext) -> str | None:
@@ -94,5 +95,5 @@ def _refused_because(decided: Decided, context: ActContext) -> str | None:
     return stop_switch.paused_because(pause) if pause else None
 
 
-def _due(decisions: Iterable[Decision]) -> list[Decision]:
-    return [d for d in decisions if d.step.name in ACTIONS and d.outcome.result is Result.PLANNED]
+def _due(findings: Iterable[Finding]) -> list[Finding]:
+    return [f for f in findings if is_action(f) and f.outcome.result is Result.PLANNED]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from reaper.case import Blocked, Case
@@ -47,7 +47,6 @@ def assess(observation: Observation, kind: Kind[Any], policy: Policy, prices: Pr
         usd_per_hour=usd,
         owner=owners.owner(resource, policy.owners.tags, policy.owners.domains, policy.owners.fallback),
         price=price,
-        wasted_usd=round(usd * (verdict.idle_for / timedelta(hours=1)), 2) if usd is not None and verdict.idle_for else None,
         evidence=tuple(summarize(reading, with_slots=drawn) for reading in observation.readings),
         blocked=blocked,
         saves_usd_per_hour=_saves_usd_per_hour(resource, usd, kind, prices),

@@ -14,16 +14,17 @@ from datetime import datetime
 
 from reaper import record_updates, registry
 from reaper.calendars.resolve import calendar_rows
-from reaper.case import PLANNED, Coverage, Finding, Outcome, Report, Step
+from reaper.case import Coverage
 from reaper.coverage import add_failure_row, failure_row
 from reaper.errors import ReaperError, SettingsError
-from reaper.handover import Acted, Decided, Decision, Observed
+from reaper.finding import PLANNED, Finding, Outcome, Report, Step, is_action, judged_case, left_alone
+from reaper.handover import Acted, Decided, Observed
 from reaper.ledger.lease import RunLeases
 from reaper.ledger.ledger import RETENTION, Ledger
 from reaper.ledger.opening import ensure_format
 from reaper.ledger.rows import remembered_ids
 from reaper.ledger.unreached import record_doubted, record_unreached
-from reaper.model import ACTIONS, NOTICES, Result, Run, State, StepName
+from reaper.model import NOTICES, Result, Run, State, StepName
 from reaper.notices.channels import delivery
 from reaper.notices.channels.delivery import Delivery
 from reaper.notices.context import ConcludeContext, NoticeRound, Part, attempt, notice_context
@@ -51,7 +52,7 @@ from reaper.planning import possible_actions
 from reaper.planning.breaker import record_statistics
 from reaper.policy import send_window
 from reaper.record import Record, act_of
-from reaper.report.run_report import finding_key, finding_of, join_findings, left_alone, run_coverage, run_report, with_record
+from reaper.report.run_report import finding_key, join_findings, run_coverage, run_report, with_record
 from reaper.savings.record import Sweep, record_savings
 from reaper.text import clean_line
 
@@ -109,12 +110,12 @@ def _conclude_run(
     earlier = [*decided.untold, *(each for part in acted for each in part.settled)]
     told, errors = told_acts([each.act for each in earlier], mails.known, mails.ledger)
     untold = {each.act.id: each for each in earlier if each.act.id not in told}
-    cases = {id_: decision.case for id_, decision in mails.decisions.items()}
+    cases = {id_: judged_case(finding) for id_, finding in mails.decided.items()}
     untold_findings = {id_: _with_snooze(untold_finding(each, cases.get(id_)), mails) for id_, each in untold.items()}
     mails = mails.after(Part(errors=errors), _left_for_late_mails(untold, untold_findings, mails))
     may_notify = mails.recalled is not None and not context.outcomes_only
-    due = {id_: d.reported_case for id_, d in mails.decisions.items() if d.needs_summary and may_notify}
-    summaries = {id_: finding_of(case, SUMMARY_DUE, PLANNED) for id_, case in due.items()}
+    due = {id_: f for id_, f in mails.decided.items() if f.needs_summary and may_notify}
+    summaries = {id_: replace(f, step=SUMMARY_DUE, outcome=PLANNED) for id_, f in due.items()}
     notices, unread = notice_context([*mails.findings.values(), *summaries.values()], mails)
     mails = mails.after(unread, *_send_notices(notices, mails))
     mails = mails.after(*_send_summaries(summaries, notices, mails))
@@ -158,19 +159,19 @@ def _begun_round(
 
     If the ledger can't be read, no notice is sent, because its dates would be wrong.
     """
-    decisions = {d.case.resource.id: d for d in decided.decisions if d.record_version is not None}
+    known = {f.case.resource.id: f for f in decided.findings if f.record_version is not None}
     mails = NoticeRound(
         run=decided.run,
         now=decided.decided_at,
         context=context,
         leases=leases,
-        decisions=decisions,
-        findings={f.case.resource.id: f for f in findings if f.case.resource.id in decisions},
+        decided=known,
+        findings={f.case.resource.id: f for f in findings if f.case.resource.id in known},
         jumps=decided.jumps,
         rows=rows,
     )
     try:
-        recalled = leases.ledger.recall(intents.ids_with_hosts(d.case for d in decisions.values()), context.clock())
+        recalled = leases.ledger.recall(intents.ids_with_hosts(f.case for f in known.values()), context.clock())
     except ReaperError as error:
         failed = Outcome(result=Result.FAILED, error=f"{NOT_NOTIFIED}{error}")
         notices = {id_: replace(f, outcome=failed) for id_, f in mails.findings.items() if f.step.name in NOTICES}
@@ -191,7 +192,7 @@ def _as_recalled(finding: Finding, mails: NoticeRound) -> Finding:
 def _with_snooze(finding: Finding, mails: NoticeRound) -> Finding:
     """The finding of an action on what is snoozed now as one on a protected resource: its mail announces nothing that follows."""
     case, now = finding.case, mails.context.clock()
-    is_read = finding.is_action and not mails.known.is_unreadable(*remembered_ids(case.resource))
+    is_read = is_action(finding) and not mails.known.is_unreadable(*remembered_ids(case.resource))
     because = possible_actions.snoozed_because(case, mails.known.snoozes(case.resource), now) if is_read else None
     return replace(finding, case=replace(case, rule=replace(case.rule, protected_because=because))) if because else finding
 
@@ -206,7 +207,7 @@ def _left_for_late_mails(untold: Mapping[str, Unfinished], about: Mapping[str, F
 
 def _with_intent_outcome(finding: Finding, record: Record, mails: NoticeRound) -> Finding:
     """The finding with the outcome that this run's intent shows, unless `act` returned that of its own call: done, not begun, or not known."""
-    if not mails.run.mode.acts or finding.outcome.begun or not finding.is_action:
+    if not mails.run.mode.acts or finding.outcome.begun or not is_action(finding):
         return finding
     if outcome := own_outcome(record, mails.run.id, finding.step.name):
         return replace(finding, outcome=outcome)
@@ -226,7 +227,7 @@ def _send_notices(notices: NoticeContext, mails: NoticeRound) -> list[Part]:
     # A notice that failed before it was written is one whose ledger record couldn't be read.
     failed = {id_ for id_, f in mails.findings.items() if f.step.name in NOTICES and f.outcome.result is Result.FAILED}
     waiting = {id_: f for id_, f in mails.findings.items() if id_ not in failed and not _must_wait(f, mails)}
-    done = {id_: f for id_, f in waiting.items() if f.is_action and is_reportable(f)}
+    done = {id_: f for id_, f in waiting.items() if is_action(f) and is_reportable(f)}
     acts = {id_: act_of(f.case.resource, f.step.name, mails.run.id, mails.now) for id_, f in done.items()}
     told, errors = told_acts(acts.values(), mails.known, mails.ledger)
     due = {id_: f for id_, f in waiting.items() if id_ not in told}
@@ -235,7 +236,7 @@ def _send_notices(notices: NoticeContext, mails: NoticeRound) -> list[Part]:
 
 def _must_wait(finding: Finding, mails: NoticeRound) -> bool:
     """Whether the mail about this run's action is left to the next run: its date needs a record that can't be read, or it is interrupted."""
-    if not finding.is_action or not is_reportable(finding):
+    if not is_action(finding) or not is_reportable(finding):
         return False
     record, is_unread = finding.record or Record(), mails.recalled is None
     is_own = record.act is not None and record.act.run == mails.run.id
@@ -276,7 +277,7 @@ def _send_untold(
 
 def _record_run(findings: Sequence[Finding], cloud_rows: Sequence[Coverage], decided: Decided, mails: NoticeRound) -> Part:
     """Record the statistics and savings of the leased places and what wasn't reached, and forget what is older than the ledger keeps."""
-    left_ids = {d.case.resource.id for d in decided.decisions if d.record_version is None}
+    left_ids = {f.case.resource.id for f in decided.findings if f.record_version is None}
     leased = frozenset(decided.leased)
     cases = [f.case for f in findings if f.case.resource.target in leased and f.case.resource.id not in left_ids]
     errors = attempt(
@@ -302,7 +303,7 @@ def _record_savings(
         over_at=decided.decided_at,
         targets=decided.leased,
         findings=findings,
-        judged={finding_key(d.case): d.case for d in decided.decisions},
+        judged={finding_key(f.case): judged_case(f) for f in decided.findings},
         coverage=cloud_rows,
         tag_keys=policy.report.tags,
         horizon=policy.savings.horizon,
@@ -326,7 +327,7 @@ def _with_records(findings: list[Finding], decided: Decided, context: ConcludeCo
     if context.ledger is None:
         return findings
     try:
-        recalled = context.ledger.recall(intents.ids_with_hosts([d.case for d in decided.decisions]), context.clock())
+        recalled = context.ledger.recall(intents.ids_with_hosts([f.case for f in decided.findings]), context.clock())
     except ReaperError as error:
         add_failure_row(rows, failure_row("ledger", error))
         return findings
@@ -341,13 +342,13 @@ def done_so_far(run: Run, decided: Decided | None, ledger: Ledger | None, now: d
     if decided is None:
         return f"{NO_ACTION}, and no notice was sent."
     put_back = "What an earlier run left half done may have been put back. " if run.mode.acts and decided.interrupted else ""
-    due = [d for d in decided.decisions if d.step.name in ACTIONS and d.outcome.result is Result.PLANNED]
+    due = [f for f in decided.findings if is_action(f) and f.outcome.result is Result.PLANNED]
     if not (run.mode.acts and ledger and due):
         return f"{put_back}{NO_ACTION}. Some notices may have been sent; the next sweep goes on with the others."
     by_state: dict[str, list[str]] = defaultdict(list)
-    for decision in due:
-        resource, state = decision.case.resource, _state_of(decision, run, ledger, now)
-        by_state[state].append(f"{registry.action_noun(resource.kind, decision.step.name)} {clean_line(resource.name)}")
+    for finding in due:
+        resource, state = finding.case.resource, _state_of(finding, run, ledger, now)
+        by_state[state].append(f"{registry.action_noun(resource.kind, finding.step.name)} {clean_line(resource.name)}")
     if by_state.keys() == {"Not begun"}:
         return f"{put_back}{NO_ACTION}: none of {len(due)} actions was begun."
     lines = [
@@ -359,9 +360,9 @@ def done_so_far(run: Run, decided: Decided | None, ledger: Ledger | None, now: d
     return put_back + "\n".join(["What this run did:", *lines, undo])
 
 
-def _state_of(decision: Decision, run: Run, ledger: Ledger, now: datetime) -> str:
+def _state_of(finding: Finding, run: Run, ledger: Ledger, now: datetime) -> str:
     try:
-        outcome = own_outcome(ledger.record(decision.case.resource.id, now), run.id, decision.step.name)
+        outcome = own_outcome(ledger.record(finding.case.resource.id, now), run.id, finding.step.name)
     except ReaperError:
         return "May have been done"
     if outcome is None:

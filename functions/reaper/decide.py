@@ -14,10 +14,11 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from reaper import __version__, handover, idle_period, plan, record_updates
-from reaper.case import Case, Coverage, Step
+from reaper.case import Case, Coverage
 from reaper.coverage import NOT_REACHED, RUNS, SKIPPED, add_failure_row, failure_row, own_row, target_of_row, with_replaced_rows
 from reaper.errors import CloudError, ReaperError
-from reaper.handover import Decided, Decision, Observed
+from reaper.finding import Finding, Step, finding_of, is_action
+from reaper.handover import Decided, Observed
 from reaper.ledger.lease import RunLeases
 from reaper.ledger.ledger import Ledger
 from reaper.ledger.opening import ensure_format
@@ -38,10 +39,11 @@ from reaper.pending.recall import (
 from reaper.pending.unfinished import Unfinished
 from reaper.planning import breaker, coming, dates, holding, possible_actions
 from reaper.planning.breaker import PlaceCounts
-from reaper.planning.holding import Planned, Swept
-from reaper.planning.valid_notice import without_void_notice
+from reaper.planning.holding import Known, Swept
+from reaper.planning.standing import stand
 from reaper.policy import owners, send_window
 from reaper.policy.schema import Policy
+from reaper.record import NO_RECORD, Record, Snoozes
 
 if TYPE_CHECKING:
     from reaper.acting.manifest import Archive
@@ -100,13 +102,14 @@ class _Phase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Part:
-    """What is planned of one part, or of all. `others`: the counts of what needs no decision. `places`: where something was planned or counted.
+    """What is planned of one part, or of all. `known`: what this is based on, by resource ID. `others`: the counts of what needs no decision. `places`: where something was planned or counted.
 
     `left_targets`: those that were left alone; `meets_other_run`: because another run has them. `ledger_failed`: an audit couldn't read it.
     `finished`: the targets in which everything is settled and mailed.
     """
 
-    planned: tuple[Planned, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    known: Known = field(default_factory=dict)
     others: PlaceCounts = field(default_factory=dict)
     places: Mapping[KindInTarget, Target] = field(default_factory=dict)
     left_targets: frozenset[Target] = frozenset()
@@ -169,7 +172,8 @@ def _joined(parts: Sequence[_Part]) -> _Part:
     for part in parts:
         breaker.add_counts(others, part.others)
     return _Part(
-        planned=tuple(chain.from_iterable(part.planned for part in parts)),
+        findings=tuple(chain.from_iterable(part.findings for part in parts)),
+        known={id_: known for part in parts for id_, known in part.known.items()},
         others=others,
         places={place: target for part in parts for place, target in part.places.items()},
         left_targets=frozenset(chain.from_iterable(part.left_targets for part in parts)),
@@ -187,13 +191,13 @@ def _plan_part(part: Observed, phase: _Phase) -> _Part:
     if because := _refused_because(part, phase):
         refused = [row for row in part.coverage if not row.is_own and NOT_REACHED not in (row.error or "")]
         rows = tuple(replace(row, status=Status.FAILED, error=because) for row in refused)
-        return replace(_left_alone(part.cases, because), refused_rows=rows)
+        return replace(_left_alone(part.cases, because, phase.now), refused_rows=rows)
     if phase.leases is None:
         recalled = recall_to_read(part.cases, phase.ledger, phase.now, phase.failures) if phase.ledger else NOTHING_RECALLED
         planned = _plan_cases(part.cases, NOTHING_RECALLED if recalled is None else recalled, phase)
         return replace(planned, ledger_failed=recalled is None)
     if phase.ledger is None:
-        return _left_alone(part.cases, LEDGER_UNREADABLE)
+        return _left_alone(part.cases, LEDGER_UNREADABLE, phase.now)
     plan_leased = _plan_resources if phase.context.notices_only else _plan_targets
     return plan_leased(part, phase.leases, phase)
 
@@ -210,13 +214,13 @@ def _plan_resources(part: Observed, leases: RunLeases, phase: _Phase) -> _Part:
     leased = [case for case in part.cases if case.resource.id in (ids or ())]
     recalled = recall_to_read(leased, leases.ledger, phase.now, phase.failures)
     if ids is None or recalled is None:
-        return _left_alone(part.cases, LEDGER_UNREADABLE)
+        return _left_alone(part.cases, LEDGER_UNREADABLE, phase.now)
     open_ids = {id_ for id_, record in recalled.readable.items() if record_updates.is_unfinished(record)}
     is_open = {case.resource.id for case in leased if comparable_id(case.resource.id) in open_ids}
     return _joined(
         [
-            _left_alone([case for case in part.cases if case.resource.id not in ids], OTHER_RUN),
-            _left_alone([case for case in leased if case.resource.id in is_open], OPEN_ACTION),
+            _left_alone([case for case in part.cases if case.resource.id not in ids], OTHER_RUN, phase.now),
+            _left_alone([case for case in leased if case.resource.id in is_open], OPEN_ACTION, phase.now),
             _plan_cases([case for case in leased if case.resource.id not in is_open], recalled, phase),
         ]
     )
@@ -227,11 +231,11 @@ def _plan_targets(part: Observed, leases: RunLeases, phase: _Phase) -> _Part:
     targets = take_leases(part, phase.open_targets, leases, phase.failures)
     left = [case for case in part.cases if case.resource.target not in targets]
     leased = [case for case in part.cases if case.resource.target in targets]
-    others = replace(_left_alone(left, OTHER_RUN), meets_other_run=bool(left))
+    others = replace(_left_alone(left, OTHER_RUN, phase.now), meets_other_run=bool(left))
     settling = recall_and_settle(leased, targets, phase.stored or (), leases, phase.now, phase.failures)
     if settling is None:
         leases.give_back(targets)
-        return _joined([others, _left_alone(leased, LEDGER_UNREADABLE)])
+        return _joined([others, _left_alone(leased, LEDGER_UNREADABLE, phase.now)])
     (recalled, settled), acts = settling, phase.run.mode.acts
     interrupted = tuple(each for one in settled for each in one.interrupted)
     if not acts and (error := unfinished.closed_actions_error(interrupted)):
@@ -244,48 +248,42 @@ def _plan_targets(part: Observed, leases: RunLeases, phase: _Phase) -> _Part:
 
 def _plan_cases(cases: Sequence[Case], recalled: Recalled, phase: _Phase) -> _Part:
     """Plan each case once: what is idle, remembered, on hours, or on a host. Everything else needs no decision and is only counted."""
-    planned: list[Planned] = []
+    findings: list[Finding] = []
     counted: list[Case] = []
+    known: dict[str, tuple[Record, Snoozes]] = {}
     for case in cases:
         if recalled.is_unreadable(*remembered_ids(case.resource)):
-            planned.append(_undecided(case, ROW_UNREADABLE))
+            findings.append(finding_of(case, ROW_UNREADABLE, phase.now))
         elif case.verdict.state is State.IDLE or case.resource.id in recalled or case.rule.hours or case.resource.host_id:
-            planned.append(_plan_case(case, recalled, phase))
+            known[case.resource.id] = recalled.record(case.resource.id), recalled.snoozes(case.resource)
+            findings.append(_finding_of_case(case, recalled, phase))
         else:
             counted.append(case)
     places = {holds.kind_in_target_of(case): case.resource.target for case in cases}
-    return _Part(planned=tuple(planned), others=breaker.count_places(counted), places=places)
+    return _Part(findings=tuple(findings), known=known, others=breaker.count_places(counted), places=places)
 
 
-def _plan_case(case: Case, recalled: Recalled, phase: _Phase) -> Planned:
-    """The decision before limits, and the record it is based on: a snooze of the host counts as the resource's own."""
-    now, stored, snoozes = phase.now, recalled.record(case.resource.id), recalled.snoozes(case.resource)
+def _finding_of_case(case: Case, recalled: Recalled, phase: _Phase) -> Finding:
+    """The finding before limits: a snooze of the host counts as the resource's own."""
+    snoozes = recalled.snoozes(case.resource)
     case = owners.with_present_owner(case, snoozes.own, phase.context.policy.owners.fallback)
-    record = without_void_notice(case, stored, snoozes, now, announces=phase.announces)
-    reported = possible_actions.with_snooze(idle_period.since_own_call(case, record, now), snoozes, now)
-    step = plan.plan_step(reported, record, snoozes, now, acting=phase.announces)
+    finding = stand(case, recalled.record(case.resource.id), snoozes, phase.now, announces=phase.announces)
     records = map(recalled.record, remembered_ids(case.resource))
     because = next(filter(None, (lost.half_done_because(record, phase.run.id) for record in records)), None)
-    because = because or (UNLISTED if phase.stored is None and step.name in ENDING_ACTIONS else None)
-    if because and step.name is not StepName.START:
-        step = Step(name=StepName.NONE, because=because)
-    decision = Decision(
-        case=case, verdict=reported.verdict, step=step, record_version=stored.version, snoozes=snoozes.protections
-    )
-    return Planned(decision=decision, record=record, snoozes=snoozes, is_blocked=because is not None)
+    because = because or (UNLISTED if phase.stored is None and finding.step.name in ENDING_ACTIONS else None)
+    if because is None:
+        return finding
+    step = finding.step if finding.step.name is StepName.START else Step(name=StepName.NONE, because=because)
+    return replace(finding, step=step, is_blocked=True)
 
 
-def _left_alone(cases: Sequence[Case], because: str) -> _Part:
+def _left_alone(cases: Sequence[Case], because: str, now: datetime) -> _Part:
     """These are left alone in this run, for a reason outside them."""
     kept = [case for case in cases if possible_actions.may_act(case) or case.rule.hours is not None]
     return _Part(
-        planned=tuple(_undecided(case, because) for case in kept),
+        findings=tuple(finding_of(case, because, now) for case in kept),
         left_targets=frozenset(case.resource.target for case in cases),
     )
-
-
-def _undecided(case: Case, because: str) -> Planned:
-    return Planned(decision=Decision(case=case, verdict=case.verdict, step=Step(name=StepName.NONE, because=because)))
 
 
 def _decided(whole: _Part, phase: _Phase) -> Decided:
@@ -297,17 +295,16 @@ def _decided(whole: _Part, phase: _Phase) -> Decided:
         left = recall_left_targets(whole.coverage, phase.open_targets, leases, phase.now, failures)
         untold += tuple(each for one in left for each in (*one.untold, *one.untold_interrupted))
         finished |= {one.target for one in left if one.is_finished}
-    planned, jumps, unusual = _apply_limits(whole, phase)
-    planned = [replace(each, decision=_with_reminders(each, phase)) for each in planned]
-    planned = holding.above_floor(planned, policy, phase.run.mode)
+    findings, jumps, unusual = _apply_limits(whole, phase)
+    findings = holding.above_floor([_with_reminders(finding, phase) for finding in findings], policy, phase.run.mode)
     if phase.opens_at:
-        planned = [holding.until_sent(each, policy, phase.opens_at) for each in planned]
-    planned = _note_open_targets(planned, finished, phase)
+        findings = [holding.until_sent(finding, policy, phase.opens_at) for finding in findings]
+    findings = _note_open_targets(findings, finished, phase)
     return Decided(
         run=phase.run,
         decided_at=phase.now,
         leased=tuple(sorted(leases.targets, key=str)) if leases else (),
-        decisions=tuple(_with_next(each, unusual, phase) for each in planned),
+        findings=tuple(_with_next(finding, whole.known, unusual, phase) for finding in findings),
         untold=untold,
         interrupted=whole.interrupted,
         unusual=tuple(sorted(unusual)),
@@ -317,13 +314,12 @@ def _decided(whole: _Part, phase: _Phase) -> Decided:
     )
 
 
-def _note_open_targets(planned: Sequence[Planned], finished: Collection[Target], phase: _Phase) -> Sequence[Planned]:
-    """The plan, once the ledger has the targets in which this run may act. If that fails, everything is on hold."""
-    steps = [(each.decision.step.name, each.decision.case.resource.target) for each in planned]
-    begun = {target for name, target in steps if name in ACTIONS} if phase.run.mode.acts else set()
+def _note_open_targets(findings: Sequence[Finding], finished: Collection[Target], phase: _Phase) -> Sequence[Finding]:
+    """The findings, once the ledger has the targets in which this run may act. If that fails, everything is on hold."""
+    begun = {f.case.resource.target for f in findings if is_action(f)} if phase.run.mode.acts else set()
     closed = phase.open_targets.intersection(finished) - begun
     if phase.ledger is None or not (closed or begun - phase.open_targets):
-        return planned
+        return findings
     try:
         # Another run that took a lease over relies on its target being there.
         closed = {target for target in closed if phase.leases and phase.leases.prolong(target)}
@@ -331,18 +327,18 @@ def _note_open_targets(planned: Sequence[Planned], finished: Collection[Target],
     except CloudError as error:
         phase.failures.append(failure_row("ledger", error))
         because = f"the targets with actions couldn't be written: {error}"
-        return [holding.without_action(each, because) for each in planned]
-    return planned
+        return [holding.without_action(finding, because) for finding in findings]
+    return findings
 
 
-def _apply_limits(whole: _Part, phase: _Phase) -> tuple[Sequence[Planned], tuple[Breaker, ...], Collection[KindInTarget]]:
+def _apply_limits(whole: _Part, phase: _Phase) -> tuple[Sequence[Finding], tuple[Breaker, ...], Collection[KindInTarget]]:
     """Put on hold what exceeds a limit, send no notices where the idle share jumped, and record both, by version, before any mail.
 
-    Returns the plan, the jumps that stand, and the places whose idle share says nothing about what is usual. If the ledger fails, everything is
+    Returns the findings, the jumps that stand, and the places whose idle share says nothing about what is usual. If the ledger fails, everything is
     on hold.
     """
     if phase.ledger is None:
-        return whole.planned, (), ()
+        return whole.findings, (), ()
     others = whole.left_targets - (phase.leases.targets if phase.leases else set())
     coverage = with_replaced_rows(whole.coverage, whole.refused_rows)
     swept = Swept(
@@ -355,42 +351,38 @@ def _apply_limits(whole: _Part, phase: _Phase) -> tuple[Sequence[Planned], tuple
         notices_only=phase.context.notices_only,
     )
     try:
-        planned, rows = holding.apply_limits(whole.planned, swept, phase.ledger)
+        findings, rows = holding.apply_limits(whole.findings, whole.known, swept, phase.ledger)
     except CloudError as error:
         because = f"the holds and the usual idle shares couldn't be read or written: {error}"
         phase.failures.append(failure_row("ledger", error))
-        held = [holding.without_step(each, because, phase.now, acting=phase.announces) for each in whole.planned]
+        held = [holding.held_while_unknown(finding, because, phase.now, acting=phase.announces) for finding in whole.findings]
         return held, (), whole.places.keys()
     jumps = tuple(chain.from_iterable(row.jumps for row in rows.values()))
-    return planned, jumps, {jump.place for jump in jumps}
+    return findings, jumps, {jump.place for jump in jumps}
 
 
-def _with_reminders(planned: Planned, phase: _Phase) -> Decision:
-    """The decision with its reminder and weekly summary. Applied after the limits, which count what is due with or without a reminder."""
-    decision, now = planned.decision, phase.now
-    if not planned.is_known or not phase.run.mode.announces or phase.opens_at:
-        return decision
-    last, remind_every = idle_period.last_notice_at(planned.record.notice), decision.case.rule.remind_every
+def _with_reminders(finding: Finding, phase: _Phase) -> Finding:
+    """The finding with its reminder and weekly summary. Applied after the limits, which count what is due with or without a reminder."""
+    now, step = phase.now, finding.step
+    if finding.record_version is None or not phase.run.mode.announces or phase.opens_at:
+        return replace(finding, needs_summary=False)
+    last, remind_every = idle_period.last_notice_at(finding.notice), finding.case.rule.remind_every
     is_late = last is not None and now >= last + remind_every - dates.CLOCK_JITTER
-    if is_late and decision.step.name in ENDING_ACTIONS and not phase.run.mode.acts:  # otherwise its notice would lapse
-        because = f"{decision.step.because}, and this run does not act"
-        decision = replace(decision, step=Step(name=StepName.REMIND, because=because))
-    by_hours = decision.step.name in ACTIONS | {StepName.HOLD}
-    return replace(
-        decision,
-        needs_summary=by_hours and dates.is_summary_due(decision.reported_case, planned.record.notice, planned.snoozes, now),
-    )
+    if is_late and step.name in ENDING_ACTIONS and not phase.run.mode.acts:  # otherwise its notice would lapse
+        step = Step(name=StepName.REMIND, because=f"{step.because}, and this run does not act")
+    by_hours = step.name in ACTIONS | {StepName.HOLD}
+    return replace(finding, step=step, needs_summary=by_hours and finding.needs_summary)
 
 
-def _with_next(planned: Planned, unusual: Collection[KindInTarget], phase: _Phase) -> Decision:
-    """The decision with what the policy leads to, and what the kind could do. A hold, a jump, or whatever keeps it from being decided, blocks that."""
-    decision, agreed = planned.decision, phase.context.agreed
-    case, step, now = decision.reported_case, decision.step, phase.now
+def _with_next(finding: Finding, known: Known, unusual: Collection[KindInTarget], phase: _Phase) -> Finding:
+    """The finding with what the policy leads to, and what the kind could do. A hold, a jump, or whatever keeps it from being decided, blocks that."""
+    case, step, now, agreed = finding.case, finding.step, phase.now, phase.context.agreed
     place = holds.kind_in_target_of(case)
     is_unusual = place in unusual or holds.run_place(place) in unusual
-    is_quiet = is_unusual and step.name is StepName.NONE and not plan.follows_hours(case, planned.record.notice, now)
-    is_kept = is_quiet or planned.is_blocked or not planned.is_known or step.name is StepName.HOLD
+    is_quiet = is_unusual and step.name is StepName.NONE and not plan.follows_hours(case, finding.notice, now)
+    is_kept = is_quiet or finding.is_blocked or finding.record_version is None or step.name is StepName.HOLD
     currency, notice_at = phase.context.policy.prices.shown_in, phase.opens_at or now
-    following = coming.next_action(case, planned.record, now, step if is_kept else None, currency, notice_at)
-    decision = plan_file.narrow_to_plan(decision, agreed) if agreed else decision
-    return replace(decision, next=following, could=coming.possible_action(case, notice_at))
+    record = replace(known[case.resource.id][0], notice=finding.notice) if finding.record_version is not None else NO_RECORD
+    following = coming.next_action(case, record, now, step if is_kept else None, currency, notice_at)
+    finding = plan_file.narrow_to_plan(finding, agreed) if agreed else finding
+    return replace(finding, next=following, could=coming.possible_action(case, notice_at))

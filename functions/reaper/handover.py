@@ -15,12 +15,12 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from reaper import registry
-from reaper.case import PLANNED, Case, Coverage, Outcome, Step
+from reaper.case import Case, Coverage
+from reaper.finding import Finding, Outcome
 from reaper.ledger.rows import adapter
-from reaper.model import NextAction, Resource, Run, Target, Verdict
+from reaper.model import Resource, Run, Target
 from reaper.pending.holds import Breaker, KindInTarget
 from reaper.pending.unfinished import Unfinished
-from reaper.record import Protections
 
 OBSERVE_WITHIN = timedelta(minutes=30)
 """What observe hasn't read by then is a failed row of the coverage, and the next run reads it first."""
@@ -45,35 +45,8 @@ class Observed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
-    """What to do with one resource. `case` has the verdict as judged, `verdict` is the one to report: exempt while it is snoozed.
-
-    `record_version`: the version of its record when this was decided; None if nothing about it may be written. `snoozes`: what protected it then. `needs_summary`: its weekly
-    summary of office hours is due as well. `on_hold_since`: since when the holds over it stand. `next` and `could`: see `Finding`.
-    """
-
-    case: Case
-    verdict: Verdict
-    step: Step
-    outcome: Outcome = PLANNED
-    record_version: int | None = None
-    snoozes: Protections = ()
-    needs_summary: bool = False
-    on_hold_since: tuple[datetime, ...] = ()
-    next: NextAction | None = None
-    could: NextAction | None = None
-
-    @property
-    def reported_case(self) -> Case:
-        """The case with the verdict to report. What is not idle to the reader has wasted nothing."""
-        if self.verdict == self.case.verdict:
-            return self.case
-        return replace(self.case, verdict=self.verdict, wasted_usd=None)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Decided:
-    """What `decide` decided of a whole run. `decisions`: what is idle, remembered, on hours or on a host.
+    """What `decide` decided of a whole run. `findings`: what is idle, remembered, on hours or on a host.
 
     `leased`: the targets that this run has to itself. `untold`: actions of earlier runs that no mail has reported yet. `unusual`: the places
     whose idle share says nothing about what is usual. `jumps`: those that stand, for the admins. `interrupted`: actions that may be
@@ -84,7 +57,7 @@ class Decided:
     run: Run
     decided_at: datetime
     leased: tuple[Target, ...]
-    decisions: tuple[Decision, ...]
+    findings: tuple[Finding, ...]
     untold: tuple[Unfinished, ...] = ()
     unusual: tuple[KindInTarget, ...] = ()
     interrupted: tuple[Unfinished, ...] = ()
@@ -97,7 +70,7 @@ class Decided:
         return replace(
             self,
             leased=tuple(leased for leased in self.leased if leased == target),
-            decisions=tuple(d for d in self.decisions if d.case.resource.target == target),
+            findings=tuple(f for f in self.findings if f.case.resource.target == target),
             untold=(),
             unusual=(),
             interrupted=tuple(each for each in self.interrupted if each.target == target),
@@ -136,7 +109,7 @@ def load_observed(text: str) -> Observed:
 def load_decided(text: str) -> Decided:
     """What `dump` wrote of a Decided. Raises ValueError for anything else."""
     decided: Decided = adapter(Decided).validate_json(text)
-    return replace(decided, decisions=tuple(replace(d, case=_with_details(d.case)) for d in decided.decisions))
+    return replace(decided, findings=tuple(replace(f, case=_with_details(f.case)) for f in decided.findings))
 
 
 def load_acted(text: str) -> Acted:

@@ -50,7 +50,7 @@ def since_own_call(case: Case, record: Record, now: datetime) -> Case:
         f"the reaper changed it {format_duration(max(now - called_at, timedelta()))} ago, and its idle time counts from then; "
         f"idle_after is {format_duration(idle_after)}"
     )
-    return replace(case, verdict=Verdict(state=State.YOUNG, because=because, last_busy=case.verdict.last_busy), wasted_usd=None)
+    return replace(case, verdict=Verdict(state=State.YOUNG, because=because, last_busy=case.verdict.last_busy))
 
 
 def proven_idle_since(case: Case, now: datetime) -> datetime:
@@ -68,6 +68,12 @@ def idle_period_start(case: Case, record: Record, now: datetime) -> datetime:
         return start
     begun = max([min(record.idle_since, start), *idle_period_ends(case, record)])
     return record.idle_since if record.idle_since - MIN_MOVE <= begun <= record.idle_since else begun
+
+
+def idle_since(case: Case, record: Record, now: datetime) -> datetime:
+    """Since when it costs money for nothing: since its idle period began, or since the reaper's last call after that."""
+    start, called_at = idle_period_start(case, record, now), without_void_times(record, now).called_at
+    return max(start, called_at or start)
 
 
 def _seen_idle_at(record: Record, now: datetime) -> datetime | None:

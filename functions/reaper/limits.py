@@ -11,19 +11,18 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC
 from math import floor, inf
 from typing import TYPE_CHECKING
 
-from reaper.case import Case, Step
-from reaper.handover import Decision
+from reaper.case import Case
+from reaper.finding import Finding, Step
 from reaper.model import ENDING_ACTIONS, HoldReason, State, StepName, Target
 from reaper.pending import holds
 from reaper.pending.acted import RECENT, ActedOn, acted_on, without
 from reaper.pending.holds import ALL_ACCOUNTS, Exceeded, Hold, HoldRow, HoldRows, LimitName, RunScope
 from reaper.planning.breaker import PlaceCounts
 from reaper.planning.possible_actions import is_stopped_by_hours
-from reaper.record import Record
 from reaper.text import count_noun, format_usd
 
 if TYPE_CHECKING:
@@ -49,39 +48,25 @@ class _Caps:
     needs_price: bool = False
 
 
-PlannedCases = Sequence[tuple[Case, Step]]
-
-
 def hold_over_limits(
-    planned: PlannedCases,
-    records: Mapping[str, Record],
-    limits: Limits,
-    rows: HoldRows,
-    scope: RunScope,
-    counts: PlaceCounts,
-) -> tuple[list[Step], dict[str, HoldRow], dict[str, frozenset[datetime]]]:
-    """The steps, with every stop and delete that a limit or a jump forbids turned into `hold`; the rows after this run; and by resource ID since
-    when it is on hold. What a release covers counts toward no limit.
+    findings: Sequence[Finding], limits: Limits, rows: HoldRows, scope: RunScope, counts: PlaceCounts
+) -> tuple[list[Finding], dict[str, HoldRow]]:
+    """The findings, with every stop and delete that a limit or a jump forbids turned into `hold`, and the rows after this run. What a release
+    covers counts toward no limit.
     """
-    ending = [case for case, step in planned if step.name in ENDING_ACTIONS]
+    ending = [f for f in findings if f.step.name in ENDING_ACTIONS and f.record_version is not None]
     # By ID: some IDs occur more than once in a list.
-    jumped = {case.resource.id: _jumps_over(case, rows) for case in ending}
-    released = {c.resource.id for c in ending if holds.is_released(c, records.get(c.resource.id, Record()), rows, scope.now)}
-    due = [case for case in ending if case.resource.id not in released and not jumped[case.resource.id]]
-    after = _rows_after_limits(due, _share_bases(planned, counts, scope), limits, rows, scope)
-    over = {
-        case.resource.id: jumped[case.resource.id] or ([] if case.resource.id in released else _holds_over(case, after))
-        for case in ending
-    }
-    steps = [_held_step(step, case, over.get(case.resource.id, ())) for case, step in planned]
-    since = {id_: frozenset(why.since for why in reasons if why.since) for id_, reasons in over.items() if reasons}
-    return steps, after, since
+    jumped = {f.case.resource.id: _jumps_over(f.case, rows) for f in ending}
+    released = {f.case.resource.id for f in ending if holds.is_released(f.case, f.due_at, rows, scope.now)}
+    due = [f.case for f in ending if f.case.resource.id not in released and not jumped[f.case.resource.id]]
+    after = _rows_after_limits(due, _share_bases(findings, counts, scope), limits, rows, scope)
+    over = {(id_ := f.case.resource.id): jumped[id_] or ([] if id_ in released else _holds_over(f.case, after)) for f in ending}
+    return [_held(f, over.get(f.case.resource.id, ())) for f in findings], after
 
 
-def step_under_jumps(decision: Decision, rows: HoldRows) -> Step:
-    """Its step, on hold if the idle share jumped there: for a run that leaves the limits to others."""
-    case = decision.reported_case
-    return _held_step(decision.step, case, _jumps_over(case, rows))
+def held_by_jumps(finding: Finding, rows: HoldRows) -> Finding:
+    """The finding, on hold if the idle share jumped there: for a run that leaves the limits to others."""
+    return _held(finding, _jumps_over(finding.case, rows))
 
 
 def exceeded_by(case: Case, acted: Sequence[ActedOn], limits: Limits) -> str:
@@ -109,13 +94,14 @@ def _rows_after_limits(
     return {**after, **rows_with_holds(run_row, {ALL_ACCOUNTS: over_run}, scope)}
 
 
-def _share_bases(planned: PlannedCases, counts: PlaceCounts, scope: RunScope) -> dict[str, Counter[str]]:
+def _share_bases(findings: Iterable[Finding], counts: PlaceCounts, scope: RunScope) -> dict[str, Counter[str]]:
     """How many resources of each kind a share is of, by account and over the run: those that may be idle, and those acted on that are so no more."""
     bases: dict[str, Counter[str]] = defaultdict(Counter)
     for place, count in counts.items():
         for key in (holds.key_of_place(place), ALL_ACCOUNTS):
             bases[key][place[1]] += count.seen
-    there = _counted(case for case, _ in planned if case.verdict.state not in {State.EXEMPT, State.UNKNOWN})
+    known = (f.case for f in findings if f.record_version is not None)
+    there = _counted(case for case in known if case.verdict.state not in {State.EXEMPT, State.UNKNOWN})
     for account, acted in scope.acted.items():
         for key in (account, ALL_ACCOUNTS):
             bases[key].update(each.kind for each in without(acted, there) if not each.by_hours)
@@ -265,15 +251,18 @@ def _release_options(key: str, case: Case) -> str:
     return RELEASE_ALL if key == ALL_ACCOUNTS else f"--account {case.resource.target.account}"
 
 
-def _held_step(step: Step, case: Case, why: Sequence[HoldReason]) -> Step:
+def _held(finding: Finding, why: Sequence[HoldReason]) -> Finding:
+    step = finding.step
     if not why or step.name not in ENDING_ACTIONS:
-        return step
-    since = f"{min(reason.since for reason in why if reason.since).astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+        return finding
+    times = sorted({reason.since for reason in why if reason.since})
+    since = f"{times[0].astimezone(UTC):%Y-%m-%d %H:%M} UTC"
     reasons = "; ".join(dict.fromkeys(reason.because for reason in why))
     options = max((reason.release for reason in why), key=RELEASE_ALL.__eq__)
-    return Step(
+    held = Step(
         name=StepName.HOLD,
         because=f"would {step.name}, but is on hold since {since}: {reasons}. Run `reaper release {options}` to allow it{why[0].after}",
         held=step.name,
         hold_reasons=tuple(dict.fromkeys(why)),
     )
+    return replace(finding, step=held, on_hold_since=tuple(times))

@@ -12,8 +12,9 @@ from dataclasses import replace
 from datetime import datetime
 
 from reaper import idle_period
-from reaper.case import Case, Step
+from reaper.case import Case
 from reaper.duration import format_duration
+from reaper.finding import Step
 from reaper.model import State, StepName
 from reaper.planning import reasons
 from reaper.planning.dates import (

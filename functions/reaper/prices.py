@@ -14,7 +14,8 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from reaper.case import Finding, Price
+from reaper.case import Price
+from reaper.finding import Finding
 from reaper.model import BilledPart, Resource
 from reaper.text import DOLLARS, LIST_PRICES, Currency
 
@@ -93,7 +94,7 @@ def priced_sizes() -> list[str]:
 
 def price_basis(findings: Iterable[Finding], currency: Currency) -> str:
     """`Costs are list prices before discounts.`, or which of them are the policy's own; and the rate, if they aren't in US dollars."""
-    own = {finding.price.own for finding in findings if finding.price}
+    own = {finding.case.price.own for finding in findings if finding.case.price}
     costs = {
         (True,): "Costs are your own prices, from the policy.",
         (False, True): "Costs are your own prices if the policy has one, else list prices before discounts.",

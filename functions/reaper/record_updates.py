@@ -9,7 +9,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from reaper import idle_period
-from reaper.case import Case, Step
+from reaper.case import Case
+from reaper.finding import Step
 from reaper.model import AnnouncedAction, Result, State, StepName
 from reaper.planning import dates, possible_actions
 from reaper.planning.valid_notice import without_void_notice

@@ -16,9 +16,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from reaper import __version__, handover
-from reaper.case import Coverage, Report
+from reaper.case import Coverage
 from reaper.coverage import NOT_REACHED, PlaceName, failure_row, unopened_rows
 from reaper.errors import CloudError, Interrupted, ReaperError, Reason, SettingsError, interrupted_as
+from reaper.finding import Report
 from reaper.ledger import opening
 from reaper.model import Account, Run
 from reaper.prices import price_book

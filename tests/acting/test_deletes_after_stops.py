@@ -11,8 +11,8 @@ import pytest
 from fakes.builders import DAY, HOUR
 from fakes.fake_cloud import FakeResource
 from fakes.fake_deployment import POLICY, FakeDeployment, due, only, policy
-from reaper.case import Finding
 from reaper.errors import CloudError, Reason
+from reaper.finding import Finding
 from reaper.model import AnnouncedAction, Mode, Result, StepName
 from reaper.notices.message import Audience
 from reaper.pending import holds, plan_file

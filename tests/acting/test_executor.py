@@ -12,8 +12,8 @@ from fakes.failing_ledger import FailingLedger
 from fakes.fake_cloud import DENIED
 from fakes.fake_deployment import POLICY, FakeDeployment, due, finding_of, only, policy, stopped
 from fakes.histories import history_of
-from reaper.case import Outcome
 from reaper.errors import CloudError, Reason
+from reaper.finding import Outcome
 from reaper.model import Mode, Result, Status, StepName
 from reaper.notices.channels.delivery import OpenChannel
 from reaper.notices.message import Audience

@@ -9,8 +9,8 @@ import pytest
 from fakes.builders import DAY
 from fakes.fake_deployment import FakeDeployment, due, finding_of, only
 from fakes.records import an_act
-from reaper.case import Outcome
 from reaper.errors import CloudError, Reason
+from reaper.finding import Outcome
 from reaper.model import Result, StepName
 from reaper.record import SideChange, Snooze
 from reaper.record_updates import before_action

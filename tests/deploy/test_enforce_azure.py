@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from deploy.test_bicep import ASSIGN, ENFORCE, actions
-from reaper.case import Report
+from reaper.finding import Report
 from reaper.model import ACTIONS, Mode
 from reaper.policy.file import load_policy
 from reaper.run import run

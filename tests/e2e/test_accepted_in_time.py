@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from fakes.fake_deployment import POLICY, FakeDeployment, policy
-from reaper.case import Report
 from reaper.errors import CloudError, Reason
+from reaper.finding import Report
 from reaper.ledger import opening
 from reaper.model import Mode
 from reaper.notices.message import Audience

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from fakes.builders import NOW
-from reaper.case import Coverage, FinishedRun, Report
+from reaper.case import Coverage
 from reaper.cli import sample
+from reaper.finding import FinishedRun, Report
 from reaper.model import Mode, Status
 from reaper.notices import owner_notice
 from reaper.notices.admin_summary import admin_summary

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from reaper.case import Report
+from reaper.finding import Report, is_done
 from reaper.model import Mode
 from reaper.policy.file import load_policy
 from reaper.report import explain
@@ -78,7 +78,7 @@ def test_a_weekend_is_quiet_and_the_date_counts_from_the_mail_on_monday(server: 
     while now < FRIDAY + 14 * DAY:
         before = mails(tmp_path)
         report = sweep(server, now, tmp_path)
-        stops += [(f.case.resource.name, now) for f in report.findings if f.is_done]
+        stops += [(f.case.resource.name, now) for f in report.findings if is_done(f)]
         if new := [subject for subject in mails(tmp_path) if subject not in before]:
             sent[now] = new
         now += 5 * HOUR

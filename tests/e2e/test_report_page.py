@@ -13,8 +13,8 @@ import pytest
 
 from fakes.builders import END, HOUR, SPAN, activity, heartbeat
 from fakes.sample_reports import RUN, coverage, estate, finding, hostile, many, report
-from reaper.case import Outcome, Report, Step
 from reaper.evidence import summarize
+from reaper.finding import Outcome, Report, Step
 from reaper.model import Mode, Result, State, Status, StepName, Target
 from reaper.observation import Series
 from reaper.report import html

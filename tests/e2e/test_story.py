@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from fakes.histories import history_of
-from reaper.case import Finding, Report
 from reaper.errors import ReaperError, SettingsError
+from reaper.finding import Finding, Report
 from reaper.ledger import opening
 from reaper.model import Mode
 from reaper.policy.file import load_policy

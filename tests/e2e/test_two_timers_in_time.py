@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from reaper.acting import manifest, restore
-from reaper.case import Finding, Report
+from reaper.finding import Finding, Report
 from reaper.ledger import opening
 from reaper.ledger.ledger import Ledger
 from reaper.model import Mode

@@ -15,9 +15,9 @@ from reaper.acting import manifest, restore
 from reaper.acting.contract import ActionFunctions
 from reaper.acting.task import ActContext
 from reaper.calendars.resolve import FreshFreezes
-from reaper.case import Finding, Report
 from reaper.decide import DecideContext
 from reaper.errors import CloudError, Reason
+from reaper.finding import Finding, Report
 from reaper.kind import Kind
 from reaper.ledger.lease import RunLeases
 from reaper.ledger.ledger import Ledger

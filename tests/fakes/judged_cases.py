@@ -7,7 +7,8 @@ from typing import Any
 
 from fakes.builders import DAY, NOW, resource, rule
 from reaper import record_updates
-from reaper.case import Case, Step
+from reaper.case import Case
+from reaper.finding import Step
 from reaper.model import Confidence, State, StepName, Verdict
 from reaper.plan import plan_step
 from reaper.planning import possible_actions

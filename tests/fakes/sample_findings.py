@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from fakes.builders import DAY, NOW, resource, rule
-from reaper.case import Case, Coverage, Finding, FinishedRun, Outcome, Owner, Price, Report, Step
+from reaper.case import Case, Coverage, Owner, Price
+from reaper.finding import Finding, FinishedRun, Outcome, Report, Step
 from reaper.model import Confidence, Mode, Result, State, StepName, Verdict
 from reaper.notices.forecast import NoticeContext
 from reaper.notices.message import Message
@@ -33,15 +34,17 @@ def finding(name: str = "churn", usd: float | None = 2.0, address: str | None = 
             rule=overrides.pop("rule", rule()),
             verdict=verdict,
             usd_per_hour=usd,
+            owner=overrides.pop("owner", Owner(address=address, source="tag owner")),
+            price=overrides.pop("price", price),
+            evidence=overrides.pop("evidence", ()),
             blocked=overrides.pop("acts", {StepName.STOP: None, StepName.DELETE: None}),
             saves_usd_per_hour={} if usd is None else {StepName.STOP: usd / 2, StepName.DELETE: usd},
         ),
         "step": Step(name=overrides.pop("move", StepName.WARN), because="idle under the rule"),
         "outcome": Outcome(result=Result.PLANNED),
-        "owner": Owner(address=address, source="tag owner"),
-        "price": price,
+        "idle_since": NOW - 9 * DAY,
+        "idle_for": 9 * DAY,
         "wasted_usd": None if usd is None else usd * 9 * 24,
-        "evidence": (),
     }
     return Finding(**{**fields, **overrides})
 

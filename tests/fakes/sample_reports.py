@@ -9,9 +9,10 @@ from random import Random
 from typing import Any
 
 from fakes.builders import DAY, HOUR, NOW, resource, rule
-from reaper.case import Case, Coverage, Evidence, Finding, FinishedRun, Outcome, Owner, Price, Report, Step
+from reaper.case import Case, Coverage, Evidence, Owner, Price
 from reaper.duration import format_duration
 from reaper.evidence import MAX_SLOTS
+from reaper.finding import Finding, FinishedRun, Outcome, Report, Step
 from reaper.model import Confidence, Mode, Result, Role, State, Status, StepName, Target, Verdict
 
 RUN = FinishedRun(
@@ -74,13 +75,20 @@ def finding(state: State = State.IDLE, usd: float | None = 2.816, owner: str | N
         state=state, because=because, idle_for=idle_for, confidence=confidence, last_busy=NOW - idle_for if idle_for else None
     )
     return Finding(
-        case=Case(resource=thing, rule=rule(name="the policy's defaults"), verdict=verdict, usd_per_hour=usd),
+        case=Case(
+            resource=thing,
+            rule=rule(name="the policy's defaults"),
+            verdict=verdict,
+            usd_per_hour=usd,
+            owner=Owner(address=owner, source="tag reaper:owner" if owner else "nobody: no tag and no fallback"),
+            price=None if usd is None else Price(usd_per_hour=usd, source="snapshot", as_of="2026-09-24"),
+            evidence=evidence,
+        ),
         step=STEPS.get(state, Step(name=StepName.NONE, because=f"nothing to do: it is {state}")),
         outcome=Outcome(result=Result.PLANNED),
-        owner=Owner(address=owner, source="tag reaper:owner" if owner else "nobody: no tag and no fallback"),
-        price=None if usd is None else Price(usd_per_hour=usd, source="snapshot", as_of="2026-09-24"),
+        idle_since=NOW - idle_for if idle_for else None,
+        idle_for=idle_for,
         wasted_usd=round(usd * (idle_for / HOUR), 2) if usd and idle_for else None,
-        evidence=evidence,
     )
 
 

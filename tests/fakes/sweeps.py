@@ -11,8 +11,9 @@ from fakes.memory_ledger import InMemoryLedger
 from reaper import __version__
 from reaper.acting import recheck
 from reaper.acting.task import ActContext, Task
-from reaper.case import Case, Report
+from reaper.case import Case
 from reaper.decide import DecideContext
+from reaper.finding import Report
 from reaper.kind import Kind
 from reaper.model import Mode, Resource, Run
 from reaper.notices.context import ConcludeContext

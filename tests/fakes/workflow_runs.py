@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from reaper.case import Report
+from reaper.finding import Report
 from reaper.settings import Settings
 from reaper.stores.texts import FolderTexts
 from reaper.workflow import phases

@@ -19,10 +19,10 @@ from fakes.fake_deployment import FakeChannel, FakeDeployment, only, policy
 from fakes.histories import history_of
 from fakes.records import changed
 from fakes.snooze_requests import KEYS
-from reaper.case import Report
 from reaper.conclude import conclude
 from reaper.decide import decide
 from reaper.errors import CloudError, Reason
+from reaper.finding import Report
 from reaper.ledger.forget import forget_address
 from reaper.model import Mode, StepName
 from reaper.notices.channels.delivery import OpenChannel

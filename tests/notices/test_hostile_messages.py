@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from fakes.builders import NOW, resource, rule
 from fakes.sample_findings import finding, occasion, only, report
-from reaper.case import Coverage, Evidence, Finding, Owner
+from reaper.case import Coverage, Evidence, Owner
+from reaper.finding import Finding
 from reaper.model import Role, Status, Target
 from reaper.notices import item, owner_notice
 from reaper.notices.admin_summary import admin_summary

@@ -10,7 +10,8 @@ import pytest
 
 from fakes.builders import DAY, NOW, resource, rule
 from fakes.sample_findings import finding, occasion, only, report
-from reaper.case import Coverage, Finding, Outcome, Report
+from reaper.case import Coverage
+from reaper.finding import Finding, Outcome, Report
 from reaper.model import AnnouncedAction, Mode, Result, State, Status, StepName
 from reaper.notices import admin_summary, owner_notice
 from reaper.notices.message import MAX_SHORT_SUBJECT

@@ -11,7 +11,8 @@ import pytest
 
 from fakes.builders import DAY, NOW, resource, rule
 from fakes.sample_findings import CLIPPED, finding, occasion, only, report
-from reaper.case import Evidence, Finding, Outcome
+from reaper.case import Evidence
+from reaper.finding import Finding, Outcome
 from reaper.model import AnnouncedAction, Ceiling, Confidence, Mode, Result, Role, State, StepName
 from reaper.notices import item, owner_notice
 from reaper.notices.admin_summary import admin_summary

@@ -11,8 +11,9 @@ import pytest
 from fakes.builders import DAY, HOUR, NOW, resource, rule
 from fakes.sample_findings import finding, occasion, only, report
 from reaper import text
-from reaper.case import Coverage, Finding, Outcome, Step
+from reaper.case import Coverage
 from reaper.cli import sample
+from reaper.finding import Finding, Outcome, Step
 from reaper.model import HoldReason, Mode, Result, State, Status, StepName, Target
 from reaper.notices import owner_notice
 from reaper.notices.admin_summary import admin_summary, compose_summary

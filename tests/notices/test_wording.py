@@ -23,8 +23,9 @@ from reaper import registry
 from reaper.aws.kinds.sagemaker_endpoint.scale_in import EndpointDetails, ScaleInPlan
 from reaper.aws.kinds.sagemaker_inference_component import ComponentDetails
 from reaper.aws.kinds.sagemaker_studio_app import StudioAppDetails
-from reaper.case import Blocked, Case, Finding, Outcome, Step
+from reaper.case import Blocked, Case
 from reaper.cli import sample
+from reaper.finding import Finding, Outcome, Step
 from reaper.model import Ceiling, Confidence, Mode, Resource, Result, State, StepName, Target, Verdict
 from reaper.notices import item, owner_notice
 from reaper.notices.admin_summary import admin_summary, compose_summary

@@ -13,7 +13,8 @@ import pytest
 from fakes.sweeps import SweepOrder, sweep
 from reaper import registry
 from reaper.aws import targets
-from reaper.case import Coverage, Finding, Report
+from reaper.case import Coverage
+from reaper.finding import Finding, Report
 from reaper.model import State
 from reaper.policy.parse import parse_policy
 from reaper_sandbox.aws.account import Account

@@ -31,7 +31,7 @@ def test_silence_after_a_use_is_likely_idle_at_most(account: Account, run_sweep:
     verdict, resource = finding.case.verdict, finding.case.resource
     assert (verdict.state, verdict.confidence) == (State.IDLE, Confidence.LIKELY)
     assert "no point above 0 in Invocations" in verdict.because
-    assert (resource.size, finding.price) == ("anthropic.claude-v2 x2, SixMonths", None)
+    assert (resource.size, finding.case.price) == ("anthropic.claude-v2 x2, SixMonths", None)
     assert (finding.step.name, finding.case.blocked) == (StepName.WARN, {})
     assert result.coverage(KIND).status is Status.OK
 

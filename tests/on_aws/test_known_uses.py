@@ -13,7 +13,7 @@ from fakes.sweeps import SweepOrder, sweep
 from on_aws.conftest import DAY, HOUR, NOW
 from reaper import registry
 from reaper.aws import targets
-from reaper.case import Finding
+from reaper.finding import Finding
 from reaper.model import Confidence, State
 from reaper.observing.cache import ConfigurationCache
 from reaper.policy.parse import parse_policy
@@ -95,9 +95,9 @@ def test_a_remembered_use_is_evidence_of_its_own(account: Account, server: Serve
     sweeps = Sweeps(server)
     for hour in range(2):
         verdict = (found := sweeps.at(NOW + hour * HOUR)[0]["busy"]).case.verdict
-        if any(row.seen_at for row in found.evidence):
+        if any(row.seen_at for row in found.case.evidence):
             assert verdict.because.startswith("an earlier sweep saw use ")
-            assert found.evidence[0].seen_at == NOW.replace(microsecond=0)
+            assert found.case.evidence[0].seen_at == NOW.replace(microsecond=0)
             assert (found.case.busy_from, found.case.was_spared) == (None, True)
             return
     pytest.fail("its own hour began")

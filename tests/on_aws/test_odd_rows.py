@@ -13,8 +13,8 @@ from on_aws.conftest import DAY, NOW, Result, Sweep
 from reaper import registry
 from reaper.aws import tags, targets
 from reaper.aws.session import CloudSession
-from reaper.case import Report
 from reaper.errors import CloudError, Reason
+from reaper.finding import Report
 from reaper.model import Resource, State, Target
 from reaper.observe import faulty_fields, without_faults
 from reaper.policy.parse import parse_policy

@@ -14,8 +14,9 @@ from fakes.workflow_runs import FakeWorkflow
 from on_aws.conftest import DAY, NOW
 from reaper import sessions
 from reaper.aws import organization, targets
-from reaper.case import Coverage, Report
+from reaper.case import Coverage
 from reaper.errors import CloudError, SettingsError
+from reaper.finding import Report
 from reaper.ledger import opening
 from reaper.ledger.unreached import UNREACHED_ROW
 from reaper.model import Account, Mode, Status, Target

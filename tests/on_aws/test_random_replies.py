@@ -14,7 +14,7 @@ from on_aws.conftest import NOW
 from on_aws.replies import Fleet, names
 from reaper import registry
 from reaper.aws.session import CloudSession
-from reaper.case import Report
+from reaper.finding import Report
 from reaper.model import Confidence, State, Status, Target
 from reaper.policy.parse import parse_policy
 from reaper_sandbox.aws.server import Server

@@ -22,7 +22,7 @@ from on_aws.conftest import DAY, HOUR, NOW
 from reaper import aws, registry
 from reaper.aws import targets
 from reaper.aws.kinds.sagemaker_endpoint import description
-from reaper.case import Finding
+from reaper.finding import Finding
 from reaper.ledger.opening import FORMAT_ROW
 from reaper.model import State, StepName
 from reaper.notices import item
@@ -152,7 +152,7 @@ def test_a_configuration_newer_than_the_last_change_has_no_price(account: Accoun
     remade(account, CHANGED + timedelta(seconds=1))
     for _ in range(2):
         finding, calls = sweeper.run()
-        assert (calls, finding.price, finding.case.resource.size) == (1, None, "unknown x1")
+        assert (calls, finding.case.price, finding.case.resource.size) == (1, None, "unknown x1")
         assert finding.case.verdict.state is State.IDLE
 
 

@@ -26,9 +26,9 @@ def test_silence_with_a_live_heartbeat_is_proven_idle_and_priced(account: Accoun
     silent(account, tags={"owner": "a@example.com"})
     finding = run_sweep(KIND, policy="{version: 1, owners: {domains: [example.com]}}").findings["quiet"]
     assert (finding.case.verdict.state, finding.case.verdict.confidence) == (State.IDLE, Confidence.PROVEN)
-    assert (finding.price.usd_per_hour, finding.case.resource.size) == (1.408, "ml.g5.xlarge x1")
+    assert (finding.case.price.usd_per_hour, finding.case.resource.size) == (1.408, "ml.g5.xlarge x1")
     assert finding.wasted_usd == pytest.approx(1.408 * 14 * 24, rel=0.01)
-    assert (finding.step.name, finding.outcome.result, finding.owner.address) == ("warn", "planned", "a@example.com")
+    assert (finding.step.name, finding.outcome.result, finding.case.owner.address) == ("warn", "planned", "a@example.com")
 
 
 def test_zero_valued_points_are_silence(account: Account, run_sweep: Sweep):
@@ -121,7 +121,7 @@ def test_serverless_is_exempt_and_provisioned_concurrency_likely(account: Accoun
     assert (result.state("free"), result.state("warm-and-used")) == (State.EXEMPT, State.ACTIVE)
     finding = result.findings["kept-warm"]
     assert (finding.case.verdict.state, finding.case.verdict.confidence) == (State.IDLE, Confidence.LIKELY)
-    assert finding.price.usd_per_hour == 0.072
+    assert finding.case.price.usd_per_hour == 0.072
 
 
 def test_traffic_of_a_hosted_component_counts_for_its_endpoint(account: Account, run_sweep: Sweep):
@@ -181,7 +181,7 @@ def test_instance_pools_are_priced_by_what_runs_in_them(account: Account, run_sw
     account.endpoint("pooled", variants=[Variant(pools=pools)])
     account.alive("pooled", "AllTraffic", LONG_AGO, NOW)
     finding = run_sweep(KIND).findings["pooled"]
-    assert finding.price.usd_per_hour == pytest.approx(2 * 1.408 + 0.115)
+    assert finding.case.price.usd_per_hour == pytest.approx(2 * 1.408 + 0.115)
 
 
 def test_names_that_differ_only_in_case_are_two_endpoints(account: Account, run_sweep: Sweep):

@@ -25,7 +25,7 @@ def test_long_uptime_is_likely_idle_at_most(account: Account, run_sweep: Sweep):
     verdict = finding.case.verdict
     assert (verdict.state, verdict.confidence, verdict.idle_for) == (State.IDLE, Confidence.LIKELY, 5 * DAY)
     assert verdict.because == "running since 2026-11-16 10:17 UTC, no metric shows its use"
-    assert (finding.case.resource.size, finding.price) == ("Medium", None)
+    assert (finding.case.resource.size, finding.case.price) == ("Medium", None)
     assert result.coverage(KIND).calls == {
         "sagemaker:ListMlflowTrackingServers": 1,
         "sagemaker:DescribeMlflowTrackingServer": 1,
@@ -58,7 +58,7 @@ def test_a_size_without_a_price_in_the_snapshot_has_none(
 ):
     seed(account, size=size)
     [finding] = run_sweep(KIND).swept.findings
-    assert (finding.price.usd_per_hour if finding.price else None) == usd_per_hour
+    assert (finding.case.price.usd_per_hour if finding.case.price else None) == usd_per_hour
 
 
 def test_its_size_decides_which_rule_matches(account: Account, run_sweep: Sweep):

@@ -20,7 +20,7 @@ def test_silent_busy_points_prove_idle(account: Account, run_sweep: Sweep):
     account.busy_steadily(notebook.arn, LONG_AGO, NOW)
     finding = run_sweep(KIND).findings["nb"]
     assert (finding.case.verdict.state, finding.case.verdict.confidence) == (State.IDLE, Confidence.PROVEN)
-    assert (finding.price.usd_per_hour, finding.case.resource.size) == (0.05, "ml.t3.medium")
+    assert (finding.case.price.usd_per_hour, finding.case.resource.size) == (0.05, "ml.t3.medium")
 
 
 def test_a_busy_point_makes_it_active(account: Account, run_sweep: Sweep):

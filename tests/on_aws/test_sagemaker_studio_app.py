@@ -19,7 +19,7 @@ def test_silent_busy_points_prove_idle(account: Account, run_sweep: Sweep):
     account.busy_steadily(app.arn, LONG_AGO, NOW)
     finding = run_sweep(KIND).findings[LAB]
     assert (finding.case.verdict.state, finding.case.verdict.confidence) == (State.IDLE, Confidence.PROVEN)
-    assert (finding.price.usd_per_hour, finding.price.source) == (0.05, "snapshot")
+    assert (finding.case.price.usd_per_hour, finding.case.price.source) == (0.05, "snapshot")
 
 
 def test_equal_timestamps_prove_nothing_so_age_makes_an_app_likely(account: Account, run_sweep: Sweep):

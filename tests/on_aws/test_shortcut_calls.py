@@ -17,7 +17,7 @@ from on_aws.conftest import DAY, HOUR, NOW, Sweep
 from reaper import registry
 from reaper.aws import metrics, targets
 from reaper.aws.metrics import MetricQuery
-from reaper.case import Finding, Report
+from reaper.finding import Finding, Report
 from reaper.kind import Kind
 from reaper.model import Resource, State, Target
 from reaper.observation import RecentSince, Window

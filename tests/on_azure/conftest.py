@@ -18,7 +18,8 @@ from on_azure.orchestrated import Deployment, Storage, blob_service, deployment
 from reaper import registry
 from reaper.azure import targets
 from reaper.azure.session import CloudSession
-from reaper.case import Coverage, Finding, Report
+from reaper.case import Coverage
+from reaper.finding import Finding, Report
 from reaper.model import Confidence, State
 from reaper.policy.parse import parse_policy
 from reaper_sandbox.azure import routes

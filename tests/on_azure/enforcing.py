@@ -16,8 +16,8 @@ from reaper.acting import manifest
 from reaper.acting.task import ActContext
 from reaper.azure import targets
 from reaper.azure.session import CloudSession
-from reaper.case import Finding, Report
 from reaper.decide import DecideContext
+from reaper.finding import Finding, Report
 from reaper.ledger.lease import RunLeases
 from reaper.model import Mode, Run, Target
 from reaper.notices.channels.delivery import OpenChannel

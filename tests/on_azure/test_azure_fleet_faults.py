@@ -11,7 +11,7 @@ from fakes.sweeps import SweepOrder, sweep
 from on_azure.conftest import NOW, changed
 from reaper import registry
 from reaper.azure import targets
-from reaper.case import Report
+from reaper.finding import Report
 from reaper.policy.parse import parse_policy
 from reaper_sandbox.azure import fleet
 from reaper_sandbox.azure.fault import Guard, cut, error, garbage, on, throttled

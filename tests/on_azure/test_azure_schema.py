@@ -19,7 +19,7 @@ from on_azure.conftest import DAY, HOUR, NOW, SUB
 from on_azure.schema import Schema
 from reaper import registry
 from reaper.azure import targets
-from reaper.case import Report
+from reaper.finding import Report
 from reaper.policy.parse import parse_policy
 from reaper_sandbox.azure import signals
 from reaper_sandbox.azure.fault import Fault

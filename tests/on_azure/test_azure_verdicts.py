@@ -10,7 +10,7 @@ from fakes.sweeps import SweepOrder, sweep
 from on_azure.conftest import NOW
 from reaper import registry
 from reaper.azure import targets
-from reaper.case import Finding, Report
+from reaper.finding import Finding, Report
 from reaper.policy.parse import parse_policy
 from reaper_sandbox.azure import fleet
 from reaper_sandbox.azure.server import Server

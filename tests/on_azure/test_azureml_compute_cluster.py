@@ -24,7 +24,7 @@ def test_silent_active_nodes_with_a_heartbeat_prove_a_cluster_idle(vision: Works
     finding = result.findings["gpus"]
     assert result.verdict("gpus") == PROVEN
     assert finding.case.resource.size == "STANDARD_NC6S_V3 x2"
-    assert finding.price.usd_per_hour == 2 * 3.823
+    assert finding.case.price.usd_per_hour == 2 * 3.823
     assert finding.case.verdict.idle_for > 13 * DAY
 
 

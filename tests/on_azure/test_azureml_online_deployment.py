@@ -26,7 +26,7 @@ def test_zero_requests_with_a_heartbeat_prove_a_deployment_idle(vision: Workspac
     finding = result.findings["blue"]
     assert result.verdict("blue") == PROVEN
     assert (finding.case.resource.name, finding.case.resource.size) == ("search/blue", "Standard_NC6s_v3 x3")
-    assert finding.price.usd_per_hour == pytest.approx(3 * 3.823)
+    assert finding.case.price.usd_per_hour == pytest.approx(3 * 3.823)
 
 
 def test_requests_make_a_deployment_active(vision: Workspace, run_sweep: Sweep):

@@ -12,8 +12,8 @@ from on_azure.conftest import DAY, LONG_AGO
 from on_azure.enforcing import Scene, idle_cluster, idle_instance
 from reaper import __version__, registry
 from reaper.act import act
-from reaper.case import Step
 from reaper.decide import DecideContext, decide
+from reaper.finding import Step
 from reaper.ledger.lease import RunLeases
 from reaper.model import Mode, Result, Run, StepName
 from reaper.observe import ObserveContext, observe
@@ -61,10 +61,10 @@ def test_another_computes_silence_proves_nothing_about_this_one(
     run = Run(id="run-9", started_at=clock(), mode=Mode.ENFORCE, version=__version__, policy_sha256="0" * 64)
     reading = ObserveContext(sessions=[one.session()], kinds=[registry.kind(one.kind)], policy=one.policy, clock=clock)
     decided = decide([observe(run, reading, clock())], DecideContext(policy=one.policy, ledger=one.ledger, clock=clock))
-    [used] = [d for d in decided.decisions if d.case.resource.id == scene.thing.id]
+    [used] = [d for d in decided.findings if d.case.resource.id == scene.thing.id]
     case = replace(used.case, resource=replace(used.case.resource, name="silent"))
     forged = replace(used, case=case, step=Step(name=StepName.STOP, because="I say so"))
     [target] = decided.leased
     leases = RunLeases(ledger=one.ledger, run_id=run.id, clock=clock, renewed_at=clock(), targets={target})
-    outcomes = act(replace(decided, decisions=(forged,)), one.open_act(target, leases)).outcomes
+    outcomes = act(replace(decided, findings=(forged,)), one.open_act(target, leases)).outcomes
     assert (outcomes[scene.thing.id].result, server.mutations) == (Result.REFUSED, [])

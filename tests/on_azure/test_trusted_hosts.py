@@ -12,9 +12,9 @@ from on_azure.conftest import NOW
 from reaper.azure import clients
 from reaper.azure.channels.acs import Channel
 from reaper.azure.stores import secrets, texts, trusted_hosts
-from reaper.case import FinishedRun, Report
 from reaper.cli.sample import sample_message
 from reaper.errors import CloudError, ReaperError, SettingsError
+from reaper.finding import FinishedRun, Report
 from reaper.ledger import opening
 from reaper.model import Mode
 from reaper.notices.channels.delivery import ChannelContext, mail_channel

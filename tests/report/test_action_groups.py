@@ -8,7 +8,8 @@ from importlib import import_module
 import pytest
 
 from fakes.sample_findings import finding, report
-from reaper.case import Outcome, Owner, Step
+from reaper.case import Owner
+from reaper.finding import Outcome, Step
 from reaper.model import Mode, Result, StepName
 from reaper.report.summary import action_groups, plan_and_outcome_reasons, progress_words
 

@@ -9,12 +9,11 @@ from fakes.builders import DAY, NOW
 from fakes.judged_cases import case
 from fakes.sample_findings import occasion
 from fakes.sample_reports import report
-from reaper.case import PLANNED, Finding, Step
+from reaper.finding import PLANNED, Finding, Step, finding_of
 from reaper.model import Mode, NextAction, StepName
 from reaper.notices.admin_summary import compose_summary
 from reaper.report import html
 from reaper.report.coming import ON_HOLD, coming_actions, coming_sentence
-from reaper.report.run_report import finding_of
 from reaper.text import format_usd
 
 ONLY_ONE = "it already runs no more than one instance per variant"

@@ -9,7 +9,8 @@ import pytest
 
 from fakes.builders import resource
 from fakes.sample_findings import finding, report
-from reaper.case import Coverage, Outcome, Report
+from reaper.case import Coverage
+from reaper.finding import Outcome, Report
 from reaper.model import Pause, Result, State, Status, StepName
 from reaper.report.figures import Figure, run_figures, skipped_figures, swept_facts
 

@@ -9,8 +9,8 @@ import pytest
 
 from fakes.builders import NOW
 from fakes.sample_findings import finding, occasion, report
-from reaper.case import Finding, Step
 from reaper.errors import SettingsError
+from reaper.finding import Finding, Step
 from reaper.model import HoldReason, StepName
 from reaper.notices.admin_summary import compose_summary
 from reaper.pending import plan_file

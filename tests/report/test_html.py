@@ -14,8 +14,9 @@ import pytest
 
 from fakes.builders import DAY, NOW, activity, heartbeat, series
 from fakes.sample_reports import ACCOUNTS, estate, finding, hostile, many, report
-from reaper.case import Coverage, Report
+from reaper.case import Coverage
 from reaper.evidence import MAX_SLOTS, summarize
+from reaper.finding import Report
 from reaper.model import Confidence, Mode, Role, State, Status
 from reaper.report import coverage_map, html
 
@@ -180,7 +181,7 @@ def test_idle_by_cost_then_unknown_without_price_last():
     arranged = html.sorted_for_page(estate())
     states = [f.case.verdict.state for f in arranged]
     assert [s for i, s in enumerate(states) if i == 0 or states[i - 1] is not s] == list(html.STATE_ORDER)
-    prices = [f.price.usd_per_hour if f.price else None for f in arranged[:13]]
+    prices = [f.case.price.usd_per_hour if f.case.price else None for f in arranged[:13]]
     assert prices[-1] is None
     assert prices[:-1] == sorted((p for p in prices if p), reverse=True)
 

@@ -14,8 +14,9 @@ from rich.console import Console
 
 from fakes.builders import resource, rule
 from fakes.sample_findings import finding, report
-from reaper.case import Claim, Coverage, Evidence, Finding, Outcome, Owner, Report
+from reaper.case import Claim, Coverage, Evidence, Owner
 from reaper.cli import output
+from reaper.finding import Finding, Outcome, Report
 from reaper.model import Result, Role, State, Status, StepName
 from reaper.report import csv, html, json, markdown, text
 

@@ -17,7 +17,8 @@ from fakes.builders import resource
 from fakes.sample_findings import finding, occasion
 from fakes.sample_reports import estate
 from fakes.sample_reports import report as estate_report
-from reaper.case import Finding, Price, Report
+from reaper.case import Price
+from reaper.finding import Finding, Report
 from reaper.model import State
 from reaper.notices.admin_summary import compose_summary
 from reaper.notices.owner_notice import owner_notices

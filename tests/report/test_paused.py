@@ -11,8 +11,8 @@ from fakes.builders import DAY, HOUR, NOW
 from fakes.failing_ledger import FailingLedger
 from fakes.fake_deployment import FakeDeployment, due
 from fakes.sample_reports import RUN, finding, report
-from reaper.case import Report
 from reaper.errors import CloudError, Reason
+from reaper.finding import Report
 from reaper.model import UNTIL_RESUMED, Mode, Pause, Status
 from reaper.notices.message import Audience
 from reaper.pending import stop_switch

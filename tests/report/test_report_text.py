@@ -10,7 +10,8 @@ import pytest
 from fakes import sample_reports
 from fakes.builders import resource
 from fakes.sample_findings import finding, report
-from reaper.case import Claim, Coverage, Outcome, Owner, Report
+from reaper.case import Claim, Coverage, Owner
+from reaper.finding import Outcome, Report
 from reaper.model import Confidence, Result, State, Status, StepName
 from reaper.report import coverage_map, csv, html, markdown, summary, table, text
 

@@ -11,7 +11,7 @@ import pytest
 from fakes.builders import DAY, HOUR
 from fakes.fake_deployment import POLICY, FakeDeployment, policy
 from fakes.saved_money import save
-from reaper.case import Report
+from reaper.finding import Report
 from reaper.ledger.rows import sortable_time
 from reaper.ledger.store import Category, Key
 from reaper.model import Mode

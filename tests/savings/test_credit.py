@@ -10,7 +10,8 @@ import pytest
 
 from fakes.builders import DAY, HOUR, NOW, resource, rule
 from fakes.records import a_record, changed
-from reaper.case import Case, Finding, Outcome, Owner, Price, Step
+from reaper.case import Case, Owner, Price
+from reaper.finding import Finding, Outcome, Step
 from reaper.model import AnnouncedAction, BilledPart, Confidence, Result, State, StepName, Verdict
 from reaper.record import NO_SNOOZES, Record, Snooze
 from reaper.savings.credit import Cause, Look, Saving, Span, await_prompted, begin_saving, count
@@ -47,10 +48,6 @@ def done(of: Case, step: StepName = StepName.STOP, record: Record = STOPPED, **o
         case=of,
         step=Step(name=step, because=""),
         outcome=Outcome(**outcome),
-        owner=of.owner,
-        price=of.price,
-        wasted_usd=None,
-        evidence=(),
         record=record,
     )
 

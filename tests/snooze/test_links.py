@@ -8,8 +8,9 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from fakes.builders import DAY, NOW, TARGET, resource, rule
-from reaper.case import Case, Finding, Outcome, Owner, Price, Step
+from reaper.case import Case, Owner, Price
 from reaper.errors import ReaperError
+from reaper.finding import Finding, Outcome, Step
 from reaper.ledger.rows import Recalled, Visit, document_of, parse_document
 from reaper.model import Result, State, StepName, Target, Verdict
 from reaper.snooze import links as snooze_links
@@ -28,13 +29,17 @@ GOOD = {"REAPER_SNOOZE_URL": "https://keep.example.com/api/", "REAPER_SNOOZE_KEY
 def finding(state: State = State.IDLE, **fields: object) -> Finding:
     verdict = Verdict(state=state, because="silent", idle_for=9 * DAY if state is State.IDLE else None)
     return Finding(
-        case=Case(resource=resource(**fields), rule=rule(), verdict=verdict),
+        case=Case(
+            resource=resource(**fields),
+            rule=rule(),
+            verdict=verdict,
+            owner=Owner(address="jo@example.com", source="tag owner"),
+            price=Price(usd_per_hour=1.408, source="snapshot", as_of="2026-09-24"),
+        ),
         step=Step(name=StepName.WARN, because="idle"),
         outcome=Outcome(result=Result.PLANNED),
-        owner=Owner(address="jo@example.com", source="tag owner"),
-        price=Price(usd_per_hour=1.408, source="snapshot", as_of="2026-09-24"),
-        wasted_usd=None,
-        evidence=(),
+        idle_since=NOW - 9 * DAY if state is State.IDLE else None,
+        idle_for=9 * DAY if state is State.IDLE else None,
     )
 
 
@@ -93,7 +98,7 @@ def test_a_link_allows_as_many_days_as_the_rule(longest: timedelta, days: int):
 
 
 def test_a_resource_without_a_price_is_listed_too():
-    assert opened(replace(finding(), price=None)).visit.resources[0].usd_per_hour is None
+    assert opened(replace(finding(), case=replace(finding().case, price=None))).visit.resources[0].usd_per_hour is None
 
 
 def test_an_azure_link_names_the_subscription():

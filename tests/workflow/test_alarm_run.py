@@ -11,8 +11,8 @@ import pytest
 from fakes.records import an_act
 from reaper.aws.functions.alarms import is_left_to_another, run_on_alarms
 from reaper.aws.functions.event import AlarmedEndpoint
-from reaper.case import Report
 from reaper.coverage import OWN
+from reaper.finding import Report
 from reaper.ledger.unreached import UNREACHED_ROW
 from reaper.model import Mode, StepName, Target
 from reaper.notices.summary_mail import SUMMARY_ROW

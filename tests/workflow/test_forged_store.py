@@ -14,9 +14,9 @@ import pytest
 from fakes.workflow_runs import folder_store
 from reaper import handover
 from reaper.calendars.terms import Hours
-from reaper.case import Outcome, Report, Step
 from reaper.errors import CloudError
-from reaper.handover import Acted, Decided, Decision
+from reaper.finding import Finding, Outcome, Report, Step
+from reaper.handover import Acted, Decided
 from reaper.model import Account as SweptAccount
 from reaper.model import Mode, Result, Status, StepName
 from reaper.policy.file import POLICY_CHANGED, load_policy
@@ -52,7 +52,7 @@ def forge_decided(scene: Scene, run_id: str, change: Callable[[Decided], Decided
     store = folder_store(folder(scene, run_id))
     decided = change(handover.load_decided(store.read(DECIDED) or ""))
     store.write(DECIDED, handover.dump(decided))
-    targets = list(dict.fromkeys(d.case.resource.target for d in decided.decisions if d.step.name is StepName.STOP))
+    targets = list(dict.fromkeys(d.case.resource.target for d in decided.findings if d.step.name is StepName.STOP))
     for number, target in enumerate(targets):
         store.write(f"decided/{number}.json", handover.dump(decided.for_target(target)))
     store.write(ACT_ITEMS, json.dumps([{"item": number} for number in range(len(targets))]))
@@ -60,7 +60,7 @@ def forge_decided(scene: Scene, run_id: str, change: Callable[[Decided], Decided
 
 def everything_stops(decided: Decided) -> Decided:
     stop = Step(name=StepName.STOP, because="I say so")
-    return replace(decided, decisions=tuple(replace(d, step=stop, record_version=1) for d in decided.decisions))
+    return replace(decided, findings=tuple(replace(d, step=stop, record_version=1) for d in decided.findings))
 
 
 def test_forged_decisions_stop_nothing_without_a_notice(scene: Scene):
@@ -90,9 +90,9 @@ def forged_crowd(scene: Scene) -> tuple[str, Decided]:
     store.write("observed/0.json", handover.dump(replace(part, cases=())))
     scene.workflow.decide(run_id)
     stop = Step(name=StepName.STOP, because="I say so")
-    forged = tuple(Decision(case=case, verdict=case.verdict, step=stop, record_version=1) for case in part.cases)
+    forged = tuple(Finding(case=case, step=stop, record_version=1) for case in part.cases)
     decided = handover.load_decided(store.read(DECIDED) or "")
-    return run_id, replace(decided, leased=part.targets, decisions=forged).for_target(part.targets[0])
+    return run_id, replace(decided, leased=part.targets, findings=forged).for_target(part.targets[0])
 
 
 def stopped_of_crowd(scene: Scene) -> int:
@@ -102,10 +102,10 @@ def stopped_of_crowd(scene: Scene) -> int:
 
 def test_decisions_spread_over_many_parts_stop_at_max_acts(scene: Scene):
     run_id, decided = forged_crowd(scene)
-    for number, decision in enumerate(decided.decisions):
-        part = replace(decided, decisions=(decision,))
+    for number, decision in enumerate(decided.findings):
+        part = replace(decided, findings=(decision,))
         folder_store(folder(scene, run_id)).write(f"decided/{number}.json", handover.dump(part))
-    for number in range(len(decided.decisions)):
+    for number in range(len(decided.findings)):
         scene.workflow.act(run_id, {"item": number})
     assert stopped_of_crowd(scene) == 2
 
@@ -113,9 +113,9 @@ def test_decisions_spread_over_many_parts_stop_at_max_acts(scene: Scene):
 def test_forged_office_hours_stop_at_max_acts(scene: Scene):
     run_id, decided = forged_crowd(scene)
     hours = Hours(days=frozenset(range(7)), start=1, end=2, tz="UTC")
-    cases = [replace(d.case, rule=replace(d.case.rule, hours=hours)) for d in decided.decisions]
-    forged = tuple(replace(d, case=case) for d, case in zip(decided.decisions, cases, strict=True))
-    folder_store(folder(scene, run_id)).write("decided/0.json", handover.dump(replace(decided, decisions=forged)))
+    cases = [replace(d.case, rule=replace(d.case.rule, hours=hours)) for d in decided.findings]
+    forged = tuple(replace(d, case=case) for d, case in zip(decided.findings, cases, strict=True))
+    folder_store(folder(scene, run_id)).write("decided/0.json", handover.dump(replace(decided, findings=forged)))
     scene.workflow.act(run_id, {"item": 0})
     assert stopped_of_crowd(scene) == 2
 
@@ -125,9 +125,9 @@ def test_an_action_under_another_resources_name_is_refused(due: Scene):
     run_id = due.workflow.decided()
 
     def renamed(decided: Decided) -> Decided:
-        ids = (replace(d.case.resource, id=f"{d.case.resource.id}-2") for d in decided.decisions)
-        cases = [replace(d.case, resource=one) for d, one in zip(decided.decisions, ids, strict=True)]
-        return replace(decided, decisions=tuple(replace(d, case=c) for d, c in zip(decided.decisions, cases, strict=True)))
+        ids = (replace(d.case.resource, id=f"{d.case.resource.id}-2") for d in decided.findings)
+        cases = [replace(d.case, resource=one) for d, one in zip(decided.findings, ids, strict=True)]
+        return replace(decided, findings=tuple(replace(d, case=c) for d, c in zip(decided.findings, cases, strict=True)))
 
     forge_decided(due, run_id, renamed)
     report = conclude_after_act(due, run_id)
@@ -197,7 +197,7 @@ def test_results_of_another_run_are_a_row_and_the_ledger_decides(due: Scene):
     store = folder_store(folder(due, run_id))
     decided = handover.load_decided(store.read(DECIDED) or "")
     for number, target in enumerate(decided.leased):
-        done = {d.case.resource.id: Outcome(result=Result.DONE, begun=True) for d in decided.for_target(target).decisions}
+        done = {d.case.resource.id: Outcome(result=Result.DONE, begun=True) for d in decided.for_target(target).findings}
         forged = Acted(run=replace(decided.run, id="another"), target=target, outcomes=done)
         store.write(f"acted/{number}.json", handover.dump(forged))
     report = due.workflow.conclude(run_id)
@@ -210,8 +210,8 @@ def test_an_action_outside_what_was_listed_is_not_even_tried(due: Scene):
 
     def elsewhere(decided: Decided) -> Decided:
         target = replace(decided.leased[0], account=FORGER)
-        moved = (replace(d, case=replace(d.case, resource=replace(d.case.resource, target=target))) for d in decided.decisions)
-        return replace(decided, leased=(target,), decisions=tuple(moved))
+        moved = (replace(d, case=replace(d.case, resource=replace(d.case.resource, target=target))) for d in decided.findings)
+        return replace(decided, leased=(target,), findings=tuple(moved))
 
     forge_decided(due, run_id, elsewhere)
     due.server.calls.clear()

@@ -9,8 +9,8 @@ import pytest
 
 from fakes.records import an_act
 from reaper import record_updates
-from reaper.case import Report
 from reaper.errors import CloudError, ConcludeTakenOver
+from reaper.finding import Report
 from reaper.model import Result, StepName
 from reaper.workflow import lease
 from reaper.workflow.lease import RunLease

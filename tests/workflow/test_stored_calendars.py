@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from reaper.case import Coverage, Report
+from reaper.case import Coverage
 from reaper.coverage import OWN
+from reaper.finding import Report
 from reaper.model import Mode
 from reaper.policy.file import load_policy
 from reaper.report.summary import exit_status

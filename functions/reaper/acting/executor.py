@@ -16,9 +16,9 @@ from reaper.acting.contract import HalfDone, Manifest
 from reaper.acting.interruption import put_back
 from reaper.acting.permit import CallPermit, changed_because
 from reaper.acting.task import OPERATION, ActContext, Task
-from reaper.case import Outcome
 from reaper.errors import ActionWithdrawn, CloudError, ReaperError, Reason, errors_as_withdrawal, odd_replies_as_errors
-from reaper.handover import Decision, no_time_to_act
+from reaper.finding import Finding, Outcome
+from reaper.handover import no_time_to_act
 from reaper.ledger.ledger import update_record
 from reaper.ledger.rows import HistoryEntry, Recalled, comparable_id, host_ids
 from reaper.model import ENDING_ACTIONS, Resource, Result, Run, StepName
@@ -31,13 +31,13 @@ from reaper.record import Act, ManifestReference, Record, act_of
 GONE = Outcome(result=Result.DONE, because="it no longer exists", already_done=True)
 
 
-def execute(decision: Decision, run: Run, context: ActContext) -> tuple[Outcome, Task, bool]:
-    """Carry out the decision's step. Returns its outcome, the task with what failed and the calls that it took, and whether its first call was
+def execute(finding: Finding, run: Run, context: ActContext) -> tuple[Outcome, Task, bool]:
+    """Carry out the finding's step. Returns its outcome, the task with what failed and the calls that it took, and whether its first call was
     refused only because the cloud throttled it, so that none was made. Never raises ReaperError.
     """
-    kind = decision.case.resource.kind
+    kind = finding.case.resource.kind
     task = Task(
-        decision=decision,
+        finding=finding,
         run=run,
         context=context,
         session=context.session.without_cache(),
@@ -62,7 +62,7 @@ def execute(decision: Decision, run: Run, context: ActContext) -> tuple[Outcome,
 def _require_lease(task: Task) -> None:
     leases = task.context.leases
     try:
-        taken = leases.prolong(task.decision.case.resource.target)
+        taken = leases.prolong(task.finding.case.resource.target)
     except CloudError as error:
         leases.note_failure(error)
         raise ActionWithdrawn(f"the lease of this target couldn't be extended: {error}") from error
@@ -127,7 +127,7 @@ def _look_again(resource: Resource, before: Recalled, task: Task) -> None:
 
 def _read_now(task: Task) -> Resource:
     """The resource as it is now, with tags from the authoritative call. Raises CloudError, and ActionWithdrawn if its tags can't be read."""
-    named = task.decision.case.resource
+    named = task.finding.case.resource
     resource = task.ask(task.functions.read_now, named)
     if resource.tags is None:
         raise ActionWithdrawn("its tags can't be read, and a tag may protect it")
@@ -161,7 +161,7 @@ def _store_manifest(manifest: Manifest, version: int, task: Task) -> ManifestRef
     try:
         return task.context.archive.store_manifest(manifest, version)
     except CloudError as error:
-        because = f"not {participle(task.decision.case.resource, manifest.action)}, because its restore manifest couldn't be stored: {error}"
+        because = f"not {participle(task.finding.case.resource, manifest.action)}, because its restore manifest couldn't be stored: {error}"
         raise error.reworded(because) from error
 
 
@@ -174,7 +174,7 @@ def _record_intent(manifest: Manifest, resource: Resource, record: Record, task:
         )
     stored = _store_manifest(manifest, record.version + 1, task)
     now = task.context.clock()
-    intent = act_of(resource, manifest.action, task.run.id, now, task.decision.case.owner.address)
+    intent = act_of(resource, manifest.action, task.run.id, now, task.finding.case.owner.address)
     begun = replace(intent, manifest=stored, created=resource.created, changes=task.functions.side_changes(manifest))
     because = "its ledger record changed a moment ago, and it may be snoozed"
     try:  # whatever happens here, a write may have taken effect although its reply was lost
@@ -228,7 +228,7 @@ def _shows_as_done(task: Task) -> bool:
 def _after_half_done(error: ReaperError, act: Act, task: Task) -> Outcome:
     """Look at what the calls left, and put it back. If that can't be done now, the intent stays open for the next run."""
     try:
-        settled = put_back(task.decision.case.resource, act, task.functions, task.session)
+        settled = put_back(task.finding.case.resource, act, task.functions, task.session)
     except CloudError as failure:
         task.errors.extend((error, failure))
         because = f"it was begun, then interrupted: {error}; it couldn't be put back yet: {failure}"
@@ -243,7 +243,7 @@ def _after_half_done(error: ReaperError, act: Act, task: Task) -> Outcome:
 
 
 def _done_late(act: Act, task: Task) -> Outcome:
-    because = f"it was {participle(task.decision.case.resource, task.action)}, although the reply was lost"
+    because = f"it was {participle(task.finding.case.resource, task.action)}, although the reply was lost"
     return _record_result(Outcome(result=Result.DONE, because=because, begun=True), act, task)
 
 
@@ -260,7 +260,7 @@ def _record_result(outcome: Outcome, act: Act, task: Task) -> Outcome:
     ledger, now, done = task.context.ledger, task.context.clock(), outcome.result is Result.DONE
     because = outcome.because or outcome.error or ""
 
-    is_told = done and possible_actions.is_in_weekly_summary(task.decision.case, task.action)
+    is_told = done and possible_actions.is_in_weekly_summary(task.finding.case, task.action)
 
     def change(record: Record) -> Record:
         settled = record_updates.with_result(record, outcome.result, because, outcome.part_done)
@@ -269,9 +269,9 @@ def _record_result(outcome: Outcome, act: Act, task: Task) -> Outcome:
 
     try:
         intents.update_intent(ledger, act, change, now)
-        for host_id in host_ids(task.decision.case.resource):  # its silence, too, counts from here
+        for host_id in host_ids(task.finding.case.resource):  # its silence, too, counts from here
             update_record(ledger, host_id, lambda record: replace(record, called_at=now), now)
-        what = participle(task.decision.case.resource, task.action) if done else "failed"
+        what = participle(task.finding.case.resource, task.action) if done else "failed"
         ledger.add_history(HistoryEntry(id=act.id, when=now, what=what, by=task.run.id, because=because))
     except CloudError as error:
         task.errors.append(error)

@@ -8,13 +8,14 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
-from reaper import idle_period, limits, plan
+from reaper import limits
 from reaper.acting.contract import NOTHING_EARLIER, Earlier
 from reaper.acting.manifest import Archive, previous_manifest
 from reaper.acting.task import Task, fresh_session
 from reaper.assess import assess
 from reaper.case import Case
 from reaper.errors import ActionWithdrawn, CloudError, Reason, errors_as_withdrawal, gone_as_partial, odd_replies_as_errors
+from reaper.finding import Finding
 from reaper.ledger.ledger import Ledger, update_record, write_until_accepted
 from reaper.ledger.rows import Recalled, remembered_ids
 from reaper.model import ENDING_ACTIONS, Resource, Result, State, StepName
@@ -25,6 +26,7 @@ from reaper.pending.lost import half_done_because
 from reaper.planning import possible_actions
 from reaper.planning.possible_actions import is_stopped_by_hours
 from reaper.planning.reasons import frozen_because, participle
+from reaper.planning.standing import stand
 from reaper.planning.valid_notice import void_because, without_void_notice
 from reaper.policy import owners
 from reaper.policy.rules import NOT_IN_ENFORCE_ONLY
@@ -73,13 +75,14 @@ def require_still_due(case: Case, recalled: Recalled, task: Task) -> bool:
     action, now = task.action, task.context.clock()
     snoozes = recalled.snoozes(case.resource)
     case = owners.with_present_owner(case, snoozes.own, task.context.policy.owners.fallback)
-    record = _require_same_step(task, case, recalled, snoozes, now)
-    return action in ENDING_ACTIONS and _require_no_hold(case, record, snoozes, task.context.ledger, now)
+    finding = _require_same_step(task, case, recalled, snoozes, now)
+    record = replace(recalled.record(case.resource.id), notice=finding.notice)
+    return action in ENDING_ACTIONS and _require_no_hold(finding, record, snoozes, task.context.ledger, now)
 
 
-def _require_same_step(task: Task, case: Case, recalled: Recalled, snoozes: Snoozes, now: datetime) -> Record:
-    """The record without a void notice. Raises ActionWithdrawn unless the plan asks for the same action on the resource as it is now. A notice
-    that this look voids is removed: later runs may see nothing of the reason.
+def _require_same_step(task: Task, case: Case, recalled: Recalled, snoozes: Snoozes, now: datetime) -> Finding:
+    """Where it stands now. Raises ActionWithdrawn unless the plan asks for the same action on the resource as it is now. A notice that this look
+    voids is removed: later runs may see nothing of the reason.
     """
     action, resource_id = task.action, case.resource.id
     records = [recalled.record(id_) for id_ in remembered_ids(case.resource)]
@@ -87,15 +90,13 @@ def _require_same_step(task: Task, case: Case, recalled: Recalled, snoozes: Snoo
         raise ActionWithdrawn("an action on it was interrupted and isn't settled yet")
     if because := intents.open_on_host_because(case.resource, recalled):
         raise ActionWithdrawn(because)
+    finding = stand(case, records[0], snoozes, now)
+    if finding.step.name is action:
+        return finding
     valid = partial(without_void_notice, case, snoozes=snoozes, now=now, announces=True)
-    record = valid(record=records[0])
-    reported = possible_actions.with_snooze(idle_period.since_own_call(case, record, now), snoozes, now)
-    step = plan.plan_step(reported, record, snoozes, now)
-    if step.name is action:
-        return record
     with errors_as_withdrawal("its void notice couldn't be recorded"):
         update_record(task.context.ledger, resource_id, lambda stored: valid(record=stored), now, records[0])
-    raise ActionWithdrawn(_refused_because(action, reported, step.because, now))
+    raise ActionWithdrawn(_refused_because(action, finding.case, finding.step.because, now))
 
 
 def _refused_because(action: StepName, case: Case, step_because: str, now: datetime) -> str:
@@ -112,11 +113,12 @@ def _refused_because(action: StepName, case: Case, step_because: str, now: datet
     return step_because
 
 
-def _require_no_hold(case: Case, record: Record, snoozes: Snoozes, ledger: Ledger, now: datetime) -> bool:
+def _require_no_hold(finding: Finding, record: Record, snoozes: Snoozes, ledger: Ledger, now: datetime) -> bool:
     """Whether a stop or delete counts toward the caps: not what a release covers.
 
     Raises ActionWithdrawn if the action is on hold, if its notice lapsed by a jump, or if that can't be read.
     """
+    case = finding.case
     with errors_as_withdrawal("what is on hold couldn't be read"):
         rows = holds.read_hold_rows(ledger, [case.resource.target], now).rows
     breakers = [] if is_stopped_by_hours(case) else holds.breakers_over(case, rows)
@@ -124,7 +126,7 @@ def _require_no_hold(case: Case, record: Record, snoozes: Snoozes, ledger: Ledge
         raise ActionWithdrawn(f"it is on hold since this was decided: {because}")
     if void_because(case, record, snoozes, now, announces=True, lapsed=[breaker.lapsed_at for breaker in breakers]):
         raise ActionWithdrawn("its notice is from before the end of a jump of the idle share, so it needs a new one")
-    standing, is_released = holds.holds_over(case, rows), holds.is_released(case, record, rows, now)
+    standing, is_released = holds.holds_over(case, rows), holds.is_released(case, finding.due_at, rows, now)
     if standing and not is_released:
         raise ActionWithdrawn(f"it is on hold since this was decided: {standing[0][1].because}")
     return not is_released

@@ -12,7 +12,7 @@ from reaper.acting.contract import ActionFunctions
 from reaper.acting.manifest import Archive
 from reaper.calendars.resolve import FreshFreezes
 from reaper.errors import ReaperError, odd_replies_as_errors
-from reaper.handover import Decision
+from reaper.finding import Finding
 from reaper.kind import Kind
 from reaper.ledger.lease import RunLeases
 from reaper.ledger.ledger import Ledger
@@ -50,7 +50,7 @@ class ActContext:
 class Task:
     """One action on one resource. `session` is its own: its calls are counted there. `errors` collects what fails."""
 
-    decision: Decision
+    finding: Finding
     run: Run
     context: ActContext
     session: CloudSession
@@ -60,8 +60,8 @@ class Task:
 
     @property
     def action(self) -> StepName:
-        """What the decision asks for."""
-        return self.decision.step.name
+        """What its finding asks for."""
+        return self.finding.step.name
 
     def ask(self, function: Callable[..., Answer], *arguments: Any) -> Answer:
         """What a function of the kind returns in a fresh session. Raises CloudError, also if it stumbles over an odd reply."""

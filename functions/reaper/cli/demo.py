@@ -12,11 +12,11 @@ from typing import Annotated, Any
 
 import typer
 
-from reaper.case import Report
 from reaper.cli.options import PolicyOption, WideOption, current_time
 from reaper.cli.output import Format, check_writable, print_message, show_progress, write_report
 from reaper.errors import SettingsError
 from reaper.extras import install_command
+from reaper.finding import Report
 from reaper.policy.file import load_policy
 
 

@@ -25,8 +25,8 @@ from rich.console import Console
 from rich.status import Status as Spinner
 from rich.text import Text
 
-from reaper.case import Report
 from reaper.errors import SettingsError
+from reaper.finding import Report
 from reaper.report.table import WIDE, print_lines, wrap
 from reaper.text import clean_line
 

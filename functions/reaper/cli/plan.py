@@ -14,11 +14,11 @@ import typer
 from rich.console import Console
 
 from reaper import settings
-from reaper.case import Report
 from reaper.cli.options import PolicyOption, WideOption, current_time, parse_validity
 from reaper.cli.output import check_writable, error_console, fitted, print_message, show_progress, write_output
 from reaper.cli.places import KindOption, PlaceOptions, ledger_address, with_place_options, with_places
 from reaper.errors import SettingsError, interrupted_as
+from reaper.finding import Report
 from reaper.model import Mode, StepName
 from reaper.pending import plan_file
 from reaper.pending.plan_file import PlanFile

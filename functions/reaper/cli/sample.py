@@ -7,9 +7,10 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from reaper.aws.kinds.sagemaker_endpoint.scale_in import EndpointDetails, ScaleInPlan
-from reaper.case import Blocked, Case, Evidence, Finding, Outcome, Owner, Price, Step
+from reaper.case import Blocked, Case, Evidence, Owner, Price
 from reaper.duration import format_duration
 from reaper.evidence import MAX_SLOTS, SLOT_LENGTH
+from reaper.finding import Finding, Outcome, Step
 from reaper.model import Ceiling, Confidence, Mode, Resource, Result, Role, Rule, State, StepName, Target, Verdict
 from reaper.notices.forecast import NoticeContext
 from reaper.notices.message import Message
@@ -86,15 +87,16 @@ def _finding(resource: Resource, usd_per_hour: float, verdict: Verdict, address:
             rule=Rule(name="rule 'sample'", action=Ceiling.STOP, idle_after=DAY, grace=3 * DAY, remind_every=7 * DAY),
             verdict=verdict,
             usd_per_hour=usd_per_hour,
+            owner=Owner(address=address, source="tag reaper:owner"),
+            price=Price(usd_per_hour=usd_per_hour, source="sample", as_of="2026-11-20"),
+            evidence=(_traffic(idle_for),) if verdict.confidence is Confidence.PROVEN else (),
             blocked={StepName.STOP: blocked, StepName.DELETE: None},
             saves_usd_per_hour={StepName.STOP: usd_per_hour / 2},
         ),
         step=Step(name=StepName.WARN, because="idle for more than 1 day under rule 'sample'"),
         outcome=Outcome(result=Result.PLANNED),
-        owner=Owner(address=address, source="tag reaper:owner"),
-        price=Price(usd_per_hour=usd_per_hour, source="sample", as_of="2026-11-20"),
+        idle_for=idle_for,
         wasted_usd=round(usd_per_hour * (idle_for / HOUR), 2),
-        evidence=(_traffic(idle_for),) if verdict.confidence is Confidence.PROVEN else (),
     )
 
 

@@ -8,11 +8,11 @@ from typing import Annotated, Literal
 import typer
 
 from reaper import settings
-from reaper.case import Report
 from reaper.cli.options import WideOption, current_time
 from reaper.cli.output import Format, check_writable, choose_format, print_message, show_progress, write_report
 from reaper.cli.places import SweepOptions, chosen_settings, with_place_options
 from reaper.errors import interrupted_as
+from reaper.finding import Report
 from reaper.policy.file import load_policy
 from reaper.report.summary import exit_status, incomplete_line, unpriced_clause
 from reaper.run import run

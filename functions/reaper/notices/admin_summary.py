@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from hashlib import sha256
 
-from reaper.case import Actions, Finding, Report, money_of
+from reaper.finding import Actions, Finding, Report, is_action, money_of
 from reaper.ledger.ledger import target_from_text
 from reaper.limits import RELEASE_ALL, account_text
 from reaper.model import Result, Status, StepName
@@ -69,7 +69,7 @@ def urgent_topics(report: Report, on_hold: OnHold = NOTHING_ON_HOLD) -> frozense
     gaps = {f"{c.status}:{c.account}/{c.region}/{c.kind}" for c in report.coverage if c.status is not Status.OK}
     paused = {f"paused:{report.run.pause.at}:{report.run.pause.until}"} if report.run.pause else set()
     jumped = {f"jump:{jump.since}:{jump.target}/{jump.kind}" for jump in on_hold.jumps}
-    disowned = {_disowned_topic(f) for f in report.findings if f.owner.disowned_by}
+    disowned = {_disowned_topic(f) for f in report.findings if f.case.owner.disowned_by}
     over = {_budget_topic(mark, since) for mark, since in on_hold.over_budget.items()}
     ending = {f"accept:{note}" for note, ends in report.run.acceptances.items() if ends}
     return frozenset({*_hold_topics(report, on_hold), *gaps, *paused, *frozen, *jumped, *disowned, *over, *ending})
@@ -108,7 +108,7 @@ def admin_summary(
 
     `known_topics`: None if there was no earlier run. `failures`: those outside the report, such as a channel's, each a sentence.
     """
-    acted = [f for f in report.findings if f.is_action and not _waits_for_person(f, report)]
+    acted = [f for f in report.findings if is_action(f) and not _waits_for_person(f, report)]
     new_topics = topics(report, on_hold) - frozenset(known_topics or ())
     if not (new_topics or any(_is_unusual(f) for f in acted) or failures):
         return None
@@ -130,7 +130,7 @@ def compose_summary(
     ]
     actions, resources, mode = report.actions, len(report.findings), report.run.mode
     context, zone = replace(context, audience=Audience.ADMINS), context.owners.tz
-    disowned = [f for f in report.findings if f.owner.disowned_by and _disowned_topic(f) not in (known_topics or ())]
+    disowned = [f for f in report.findings if f.case.owner.disowned_by and _disowned_topic(f) not in (known_topics or ())]
     # What was deleted in part still costs.
     settled = {f.case.resource.id for f in actions.settled if not (f.outcome.part_done and f.step.name is StepName.DELETE)}
     report = replace(report, findings=tuple(f for f in report.findings if f.case.resource.id not in settled))
@@ -240,7 +240,7 @@ def _waits_for_person(finding: Finding, report: Report) -> bool:
     """Whether it waits for `reaper apply`, or for the end of a pause: news once, not in every run."""
     mode, result = report.run.mode, finding.outcome.result
     is_due = mode.announces and not mode.acts and result is Result.PLANNED
-    return finding.is_action and (is_due or (report.run.pause is not None and result is Result.REFUSED))
+    return is_action(finding) and (is_due or (report.run.pause is not None and result is Result.REFUSED))
 
 
 def _is_unusual(finding: Finding) -> bool:
@@ -268,7 +268,7 @@ def _jump_line(jump: Breaker, context: NoticeContext) -> str:
 
 
 def _disowned_topic(finding: Finding) -> str:
-    return f"disowned:{finding.owner.disowned_by}:{finding.case.resource.id}"
+    return f"disowned:{finding.case.owner.disowned_by}:{finding.case.resource.id}"
 
 
 def _escalated(report: Report) -> Mapping[str, Finding]:
@@ -362,7 +362,7 @@ def _cost_breakdown(report: Report, context: NoticeContext) -> Mapping[str, list
     teams = {f"Cost by {tidy_line(key, 60)}, idle or not": summary.team_costs(report, MAX_GROUPS) for key in keys[:1]}
     groups = {
         **teams,
-        "Idle cost by owner": summary.groups_by_cost(idle, lambda f: f.owner.address or "no owner address", MAX_GROUPS),
+        "Idle cost by owner": summary.groups_by_cost(idle, lambda f: f.case.owner.address or "no owner address", MAX_GROUPS),
         "Idle cost by kind": summary.groups_by_cost(idle, lambda f: kind_title(f.case.resource.kind), MAX_GROUPS),
     }
     return {heading: _group_costs(same, context, mixed=heading in teams) for heading, same in groups.items()}

@@ -13,7 +13,7 @@ from dataclasses import replace
 from html import escape
 from typing import Any
 
-from reaper.case import Actions, Finding, Report
+from reaper.finding import Actions, Finding, Report
 from reaper.notices.forecast import NoticeContext
 from reaper.notices.item import Item, keep_tag, notice_item
 from reaper.notices.message import WORD_JOINER, Audience, Card, CardItem, Message, without_markup

@@ -8,10 +8,10 @@ from datetime import datetime
 from functools import partial
 
 from reaper import idle_period
-from reaper.case import Coverage, Finding
+from reaper.case import Coverage
 from reaper.coverage import add_failure_row, failure_row
 from reaper.errors import CloudError, ReaperError, SettingsError
-from reaper.handover import Decision
+from reaper.finding import Finding
 from reaper.ledger import opening
 from reaper.ledger.lease import RunLeases
 from reaper.ledger.ledger import Ledger
@@ -72,7 +72,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoticeRound:
-    """`now` is the time of the decisions. `findings`: those of leased targets, by id, as they stand. `lost`: another run has taken over.
+    """`now` is the time of the decisions. `decided`: the findings as decided, by id. `findings`: those of leased targets, by id, as they stand. `lost`: another run has taken over.
 
     `recalled`: None if the ledger couldn't be read; then nothing that takes a date from them is sent. `rows`: what failed in the reaper itself.
     """
@@ -81,7 +81,7 @@ class NoticeRound:
     now: datetime
     context: ConcludeContext
     leases: RunLeases
-    decisions: Mapping[str, Decision]
+    decided: Mapping[str, Finding]
     findings: Mapping[str, Finding]
     jumps: Sequence[Breaker] = ()
     recalled: Recalled | None = None

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from reaper import idle_period
-from reaper.case import Finding, money_of
 from reaper.coverage import own_row
 from reaper.errors import ReaperError
+from reaper.finding import Finding, judged_case, money_of
 from reaper.ledger.ledger import update_record
 from reaper.ledger.rows import HistoryEntry, remembered_ids
 from reaper.model import Resource, StepName
@@ -75,7 +75,7 @@ def escalation_message(addressee: str, findings: Sequence[Finding], escalate: Es
     which = f": {findings[0].case.resource.name}" if money.count == 1 else ""
     about = headline if has_cost(money) else f"{count_noun(money.count, 'ML resource')} still idle"
     subject = tidy_line(f"Escalation: {about} despite reminders{which}", MAX_SUBJECT, joiners=False)
-    items = [(notice_item(f, context), f.owner, _notice(f)) for f in findings]
+    items = [(notice_item(f, context), f.case.owner, _notice(f)) for f in findings]
     text, html = render_mail(
         "escalation",
         subject=subject,
@@ -105,7 +105,7 @@ def escalation_message(addressee: str, findings: Sequence[Finding], escalate: Es
 def _is_due(finding: Finding, snoozes: Snoozes, escalate: Escalate, mails: NoticeRound) -> bool:
     """Whether its series of reminders is long enough and still goes on: the same idle period and owner, and nothing keeps it."""
     record, step, now = finding.record or Record(), finding.step.name, mails.context.clock()
-    case = mails.decisions[finding.case.resource.id].case
+    case = judged_case(mails.decided[finding.case.resource.id])
     has_jumped = any(jump.kind == case.resource.kind for jump in mails.jumps)
     return (
         _notice(finding).reminders >= escalate.after

@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 from reaper import idle_period, registry
 from reaper.calendars.adding import MOMENT
 from reaper.calendars.terms import Freeze, Hours
-from reaper.case import HOURS_A_MONTH, Finding
+from reaper.finding import HOURS_A_MONTH, Finding, is_action
 from reaper.model import Ceiling, Confidence, Mode, Result, Rule, StepName
 from reaper.notices.message import Audience
 from reaper.planning import dates, possible_actions, reasons
@@ -101,7 +101,7 @@ def done_participle(finding: Finding) -> str:
 def next_sentence(finding: Finding, context: NoticeContext) -> str:
     """One to three sentences for its owner. The grace runs from the notice of this idle period, so a first notice starts it now."""
     mode, now = context.mode, context.now
-    if finding.is_action:
+    if is_action(finding):
         return _done_sentences(finding, context)
     if finding.case.rule.hours and is_about_hours(finding, context):
         return _hours_sentences(finding, finding.case.rule.hours, context)
@@ -136,7 +136,7 @@ def action_at(finding: Finding, context: NoticeContext) -> datetime | None:
     """The earliest time at which the policy allows an action, outside freezes; None if it never does automatically."""
     case, now = finding.case, context.now
     action = possible_actions.strongest_action(case, now)
-    if not context.mode.announces or finding.is_action or action is None:
+    if not context.mode.announces or is_action(finding) or action is None:
         return None
     is_warning = finding.step.name is StepName.WARN
     reminded = None if is_warning else dates.reminded_at(case, context.notice(finding), now, action)

@@ -12,9 +12,10 @@ from shlex import quote
 from typing import Any
 
 from reaper import registry
-from reaper.case import Blocked, Case, Evidence, Finding, Money, money_of
+from reaper.case import Blocked, Case, Evidence
 from reaper.duration import format_duration
 from reaper.evidence import SLOT_LENGTH
+from reaper.finding import Finding, Money, is_action, money_of, saved_usd_per_hour
 from reaper.kind import Command, Kind, account_of, is_pasteable
 from reaper.model import Resource, Result, Role, State, StepName
 from reaper.notices import forecast
@@ -96,13 +97,13 @@ class Item:
 def notice_item(finding: Finding, context: NoticeContext, snooze_link: str | None = None, *, for_admins: bool = False) -> Item:
     """A finding for the templates. For admins, a command names the ledger that it needs."""
     resource, verdict, zone = finding.case.resource, finding.case.verdict, context.time_zone(finding)
-    acted = finding.is_action
+    acted = is_action(finding)
     removes = finding.step.name is not StepName.START and (acted or forecast.action_at(finding, context))
     undo = undo_command(resource) if removes else None
     # Restoring takes the deployment's ledger and manifests, and the right to write.
     needs_admin = undo is not None and undo.startswith(f"{RESTORE_COMMAND} ")
     idle = verdict.state is State.IDLE and not acted
-    since = context.now - verdict.idle_for if verdict.idle_for else None
+    since = finding.idle_since
     return Item(
         name=shown_name(resource),
         kind=kind_title(resource.kind),
@@ -110,12 +111,12 @@ def notice_item(finding: Finding, context: NoticeContext, snooze_link: str | Non
         where=shown_place(resource),
         since=since,
         tz=zone,
-        length=format_duration(verdict.idle_for) if verdict.idle_for else "",
+        length=format_duration(finding.idle_for) if finding.idle_for else "",
         # No use was found in the window, and the resource is older.
         at_least=bool(since and resource.created and verdict.last_busy is None and resource.created < since),
         because=with_local_times(tidy_line(verdict.because, 300), zone),
         likely=verdict.confidence == "likely",
-        spark=pick_sparkline(finding.evidence),
+        spark=pick_sparkline(finding.case.evidence),
         rate=rate_text(money_of([finding]), context),
         wasted=wasted_text([finding], context),
         cost=_item_cost(finding, context),
@@ -128,8 +129,8 @@ def notice_item(finding: Finding, context: NoticeContext, snooze_link: str | Non
         console=_safe_link(console_address(resource)) if idle else None,
         undo=with_settings(undo, context.location_settings) if undo and needs_admin and for_admins else undo,
         undo_needs_admin=needs_admin,
-        owner=tidy_line(finding.owner.source, 200),
-        disowned_by=tidy_line(finding.owner.disowned_by or "", 120),
+        owner=tidy_line(finding.case.owner.source, 200),
+        disowned_by=tidy_line(finding.case.owner.disowned_by or "", 120),
     )
 
 
@@ -153,7 +154,7 @@ def kind_title(kind: str) -> str:
 def lasting_saving(finding: Finding) -> float:
     """The dollars an hour that its action saves from now on. Not if office hours end it: a rate of a month would promise too much."""
     usual = possible_actions.is_in_weekly_summary(finding.case, finding.step.name)
-    return 0.0 if usual else finding.saved_usd_per_hour
+    return 0.0 if usual else saved_usd_per_hour(finding)
 
 
 def has_cost(money: Money) -> bool:
@@ -176,7 +177,7 @@ def cost_sentence(which: str, money: Money, context: NoticeContext) -> str:
 
 def wasted_text(findings: Sequence[Finding], context: NoticeContext) -> str:
     """`$893 wasted since Thu 12 Nov`, when the first of them fell idle; empty if no price is known."""
-    idle = [(f.case.verdict.idle_for or timedelta(0), f.wasted_usd, context.time_zone(f)) for f in findings if f.wasted_usd]
+    idle = [(f.idle_for or timedelta(0), f.wasted_usd, context.time_zone(f)) for f in findings if f.wasted_usd]
     if not idle:
         return ""
     length, _, zone = max(idle)
@@ -258,7 +259,7 @@ def draw_bars(slots: Sequence[int]) -> str:
 def _item_cost(finding: Finding, context: NoticeContext) -> Cost:
     """A rate while it is idle; after an action, what that saves, since the cost has changed."""
     rate = rate_text(money_of([finding]), context)
-    if not finding.is_action or finding.price is None:
+    if not is_action(finding) or finding.case.price is None:
         return Cost(label="Cost", figure=rate, besides=wasted_text([finding], context))
     if finding.outcome.result is not Result.DONE:
         return Cost(label="Cost", figure=rate, besides="if it still runs")

@@ -10,9 +10,10 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from reaper.case import Coverage, Report
+from reaper.case import Coverage
 from reaper.coverage import failure_row, target_of_row
 from reaper.errors import ReaperError
+from reaper.finding import Report
 from reaper.idle_period import MAX_CLOCK_SKEW
 from reaper.ledger.ledger import update_row
 from reaper.ledger.rows import NamedRow, sortable_time

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 from urllib.parse import quote
 
-from reaper.case import Finding, Money, money_of
+from reaper.finding import Finding, Money, is_action, money_of
 from reaper.model import NOTICES, Result, State, StepName
 from reaper.notices import forecast
 from reaper.notices.chat_card import owner_card
@@ -91,14 +91,14 @@ def is_reportable(finding: Finding) -> bool:
     done = finding.outcome.result is Result.DONE and not finding.outcome.already_done
     usual = done and possible_actions.is_in_weekly_summary(finding.case, finding.step.name)
     interrupted = finding.outcome.result in {Result.FAILED, Result.REFUSED} and finding.outcome.begun
-    return finding.is_action and not usual and (done or interrupted)
+    return is_action(finding) and not usual and (done or interrupted)
 
 
 def notice_address(finding: Finding, owners: Owners) -> tuple[str, bool] | None:
     """Where a notice about it goes, and whether that is its owner; else it is the fallback, which stands in."""
-    address = finding.owner.address
+    address = finding.case.owner.address
     if address and is_deliverable(address, owners.domains, owners.fallback):
-        return address, not (address == owners.fallback and finding.owner.source.startswith("fallback"))
+        return address, not (address == owners.fallback and finding.case.owner.source.startswith("fallback"))
     if owners.fallback and is_deliverable(owners.fallback, (), owners.fallback):
         return owners.fallback, False
     return None
@@ -106,8 +106,8 @@ def notice_address(finding: Finding, owners: Owners) -> tuple[str, bool] | None:
 
 def _cost_order(finding: Finding) -> tuple[bool, bool, float, str]:
     """Idle resources before those acted on, then by money, those without a price last."""
-    price = finding.price.usd_per_hour if finding.price else 0.0
-    return finding.is_action, finding.price is None, -price, finding.case.resource.name
+    price = finding.case.price.usd_per_hour if finding.case.price else 0.0
+    return is_action(finding), finding.case.price is None, -price, finding.case.resource.name
 
 
 def _letter(findings: Sequence[Finding], to_owner: bool, context: NoticeContext) -> Letter:
@@ -121,7 +121,7 @@ def _letter(findings: Sequence[Finding], to_owner: bool, context: NoticeContext)
         idle=money_of(idle),
         wasted=wasted_text(idle, context),
         announced=len(notices),
-        acted=[f for f in findings if f.is_action],
+        acted=[f for f in findings if is_action(f)],
         about_hours=sum(forecast.is_about_hours(f, context) for f in findings),
         coming=coming,
         enrolled=enrolled,

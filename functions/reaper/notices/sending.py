@@ -12,9 +12,10 @@ from dataclasses import replace
 from functools import partial
 
 from reaper import idle_period, record_updates
-from reaper.case import Coverage, Finding, Outcome
+from reaper.case import Coverage
 from reaper.coverage import failure_row, own_row
 from reaper.errors import CloudError, ReaperError, Reason
+from reaper.finding import Finding, Outcome, is_action, judged_case, left_alone
 from reaper.ledger.ledger import Ledger, update_record, update_snooze
 from reaper.ledger.rows import HistoryEntry, Recalled, comparable_id, remembered_ids
 from reaper.model import NOTICES, Resource, Result, StepName
@@ -28,7 +29,7 @@ from reaper.pending import intents, unfinished
 from reaper.planning import dates, possible_actions
 from reaper.planning.valid_notice import without_void_notice
 from reaper.record import Act, Correction, Record
-from reaper.report.run_report import left_alone, with_record
+from reaper.report.run_report import with_record
 from reaper.text import count_noun, format_time, tidy_line
 
 SUMMARY_SENT = "its summary was sent since this was decided, or it no longer counts"
@@ -171,10 +172,10 @@ def record_notice(finding: Finding, receipt: str, deliveries: Sequence[Delivery]
 
 def record_verdict(finding: Finding, refusals: Mapping[str, str], mails: NoticeRound) -> Part:
     """Remember the idle period of what no accepted notice was about. `refusals`: why channels refused one, by resource id."""
-    if finding.is_action and finding.outcome.begun:  # it has written its own result
+    if is_action(finding) and finding.outcome.begun:  # it has written its own result
         return Part(findings={finding.case.resource.id: finding})
     if finding.step.name in NOTICES and finding.outcome.result is Result.PLANNED:
-        is_late = mails.is_over() and finding.owner.address
+        is_late = mails.is_over() and finding.case.owner.address
         because = refusals.get(finding.case.resource.id) or (OUT_OF_TIME if is_late else TAKEN_OVER if mails.lost else NO_ADDRESS)
         finding = replace(finding, outcome=Outcome(result=Result.FAILED, error=f"{NOT_NOTIFIED}{because}"))
     return _remember(finding, None, mails)
@@ -246,14 +247,14 @@ def _changed_because(finding: Finding, recalled: Recalled, mails: NoticeRound) -
         return because
     if because := possible_actions.snoozed_because(case, snoozes, now):
         return because
-    decision = mails.decisions[case.resource.id]
-    if decision.needs_summary:  # its record may have changed: an action was begun, then withdrawn
+    decided = mails.decided[case.resource.id]
+    if decided.needs_summary:  # its record may have changed: an action was begun, then withdrawn
         valid = without_void_notice(case, record, snoozes, now, announces=mails.run.mode.announces)
         return None if dates.is_summary_due(case, valid.notice, snoozes, mails.now) else SUMMARY_SENT
-    if snoozes.protections != decision.snoozes:
+    if snoozes.protections != decided.snoozes:
         return CHANGED
     changed_by_this_run = record.act is not None and record.act.run == mails.run.id
-    if changed_by_this_run or record.version == decision.record_version:
+    if changed_by_this_run or record.version == decided.record_version:
         return None
     last = idle_period.last_notice_at(record.notice)  # a conclude that ran before may have sent this very notice
     return NOTIFIED if last and last >= mails.now else CHANGED
@@ -266,13 +267,14 @@ def _remember(finding: Finding, receipt: str | None, mails: NoticeRound) -> Part
     is always written.
     """
     resource, known = finding.case.resource, mails.known
-    decision, accepted_at = mails.decisions[resource.id], mails.context.clock()
+    decided, accepted_at = mails.decided[resource.id], mails.context.clock()
+    judged = judged_case(decided)
 
     def change(record: Record) -> Record:
-        if receipt is None and record.version != decision.record_version and not finding.is_action:
+        if receipt is None and record.version != decided.record_version and not is_action(finding):
             return record
         announces = mails.run.mode.announces
-        new = record_updates.after_judging(decision.case, record, snoozes, mails.now, announces=announces)
+        new = record_updates.after_judging(judged, record, snoozes, mails.now, announces=announces)
         if receipt and finding.step.name in NOTICES:
             new = record_updates.after_notice(finding.case, new, finding.step, receipt, accepted_at, acting=announces)
         return record_updates.after_action(new) if finding.outcome.already_done else new
@@ -280,9 +282,9 @@ def _remember(finding: Finding, receipt: str | None, mails: NoticeRound) -> Part
     try:  # what is unreadable among the known raises, too
         snoozes = known.snoozes(resource)
         record = update_record(mails.ledger, resource.id, change, mails.now, known.record(resource.id))
-        snooze = record_updates.snooze_after_judging(decision.case, snoozes.own)
+        snooze = record_updates.snooze_after_judging(judged, snoozes.own)
         if snooze != snoozes.own:
-            update_snooze(mails.ledger, resource.id, partial(record_updates.snooze_after_judging, decision.case), mails.now)
+            update_snooze(mails.ledger, resource.id, partial(record_updates.snooze_after_judging, judged), mails.now)
     except ReaperError as error:
         failed = Outcome(result=Result.FAILED, error=f"it couldn't be recorded: {error}")
         return Part(findings={resource.id: replace(finding, outcome=failed)}, errors=[error])

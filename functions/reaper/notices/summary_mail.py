@@ -19,8 +19,9 @@ from functools import partial
 from hashlib import sha256
 from itertools import accumulate
 
-from reaper.case import Coverage, Report
+from reaper.case import Coverage
 from reaper.errors import CloudError, ReaperError, Reason
+from reaper.finding import Report, is_action
 from reaper.idle_period import MAX_CLOCK_SKEW
 from reaper.ledger.ledger import update_row
 from reaper.ledger.rows import NamedRow, adapter, sortable_time
@@ -69,11 +70,11 @@ def send_admin_summary(report: Report, notices: NoticeContext, mails: NoticeRoun
         return _with_rows(report, (), mails.after(Part(errors=[error])))
     over_budget, errors = _over_budget(report, mails)
     mails = mails.after(Part(errors=errors))
-    since = {resource_id: d.on_hold_since for resource_id, d in mails.decisions.items() if d.on_hold_since}
+    since = {resource_id: f.on_hold_since for resource_id, f in mails.decided.items() if f.on_hold_since}
     on_hold = OnHold(since=since, jumps=mails.jumps, over_budget=over_budget)
     failures = {f"trouble:{row.kind}" for row in mails.rows}
     exact = failures | admin_summary.urgent_topics(report, on_hold)
-    has_actions = any(f.is_action and f.outcome.result is not Result.PLANNED for f in report.findings)
+    has_actions = any(is_action(f) and f.outcome.result is not Result.PLANNED for f in report.findings)
     last = sent_summaries(row)
     if any(each.run == report.run.id or (_is_older(report, each, mails) and not has_actions) for each in last):
         return report

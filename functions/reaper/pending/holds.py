@@ -20,10 +20,9 @@ from reaper.ledger.ledger import Ledger, target_text, update_row
 from reaper.ledger.rows import NamedRow, adapter
 from reaper.model import Status, Target
 from reaper.pending.acted import ActedOn, acted_from_columns, acted_row
-from reaper.planning.dates import action_due_at
 from reaper.planning.possible_actions import is_stopped_by_hours
 from reaper.policy import office_hours
-from reaper.record import Record, Snooze
+from reaper.record import Snooze
 
 READ_STATUSES = frozenset({Status.OK, Status.PARTIAL})
 HOLD_ROW = "hold"
@@ -248,14 +247,14 @@ def _rows_over(case: Case, rows: HoldRows) -> list[tuple[str, HoldRow]]:
     return [(key, rows[key]) for key in (account_key(case.resource.target), ALL_ACCOUNTS) if key in rows]
 
 
-def is_released(case: Case, record: Record, rows: HoldRows, now: datetime) -> bool:
+def is_released(case: Case, due_at: datetime | None, rows: HoldRows, now: datetime) -> bool:
     """Whether a release covers its action: it is valid now, and the action was due, or its office hours were over, when it was given."""
     releases = [row.release for _, row in _rows_over(case, rows) if row.release]
     valid = [release.given_at for release in releases if release.given_at <= now < release.valid_until]
     if not valid:
         return False
     hours = case.rule.hours if is_stopped_by_hours(case) else None
-    dates = [action_due_at(case, record, now), office_hours.closed_since(hours, now) if hours else None]
+    dates = [due_at, office_hours.closed_since(hours, now) if hours else None]
     known = [date for date in dates if date]
     return bool(known) and max(known) <= max(valid)
 

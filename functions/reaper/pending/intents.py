@@ -12,8 +12,9 @@ from dataclasses import replace
 from datetime import datetime
 
 from reaper import record_updates
-from reaper.case import PLANNED, Case, Outcome
+from reaper.case import Case
 from reaper.errors import ReaperError
+from reaper.finding import PLANNED, Outcome
 from reaper.ledger.ledger import Ledger, update_record
 from reaper.ledger.rows import Recalled, host_ids, remembered_ids
 from reaper.model import Resource, Result, StepName

@@ -17,10 +17,10 @@ from typing import Any
 from reaper import registry
 from reaper import settings as knobs
 from reaper.accounts import SELF
-from reaper.case import Case, Finding, Outcome, Report, Step
+from reaper.case import Case
 from reaper.duration import MAX_VALIDITY
 from reaper.errors import ODD_REPLY_ERRORS, SettingsError
-from reaper.handover import Decision
+from reaper.finding import Finding, Outcome, Report, Step
 from reaper.ledger.rows import comparable_id
 from reaper.model import ACTIONS, HoldReason, NextAction, Result, StepName, Target
 from reaper.report.json import next_json, utc_text
@@ -150,18 +150,18 @@ def parse_plan(text: str, name: str, now: datetime) -> PlanFile:
     return plan
 
 
-def narrow_to_plan(decision: Decision, plan: PlanFile) -> Decision:
-    """The decision, with no step if the plan doesn't ask for it, and refused if the resource changed since the plan was made."""
-    action = plan.actions_by_id.get(comparable_id(decision.case.resource.id))
-    step = decision.step
+def narrow_to_plan(finding: Finding, plan: PlanFile) -> Finding:
+    """The finding, with no step if the plan doesn't ask for it, and refused if the resource changed since the plan was made."""
+    action = plan.actions_by_id.get(comparable_id(finding.case.resource.id))
+    step = finding.step
     if step.name in {StepName.NONE, StepName.HOLD}:
-        return decision
+        return finding
     if action is None:
-        return replace(decision, step=Step(name=StepName.NONE, because="it isn't in the plan file"))
+        return replace(finding, step=Step(name=StepName.NONE, because="it isn't in the plan file"))
     if step.name is not action.action:
-        return _refused(decision, f"the plan says {action.action}, but now it would be {step.name}: {step.because}")
-    changed = [key for key, value in _resource_state(decision.case).items() if action.state.get(key) != value]
-    return _refused(decision, f"changed since the plan was made: {', '.join(changed)}") if changed else decision
+        return _refused(finding, f"the plan says {action.action}, but now it would be {step.name}: {step.because}")
+    changed = [key for key, value in _resource_state(finding.case).items() if action.state.get(key) != value]
+    return _refused(finding, f"changed since the plan was made: {', '.join(changed)}") if changed else finding
 
 
 def action_results(plan: PlanFile, report: Report) -> list[PlannedAction]:
@@ -235,7 +235,7 @@ def _action_json(finding: Finding) -> dict[str, Any]:
         "because": step.because,
         "usd_per_hour": finding.case.usd_per_hour,
         "saves_usd_per_hour": finding.case.saves_usd_per_hour.get(action),
-        "owner": finding.owner.address,
+        "owner": finding.case.owner.address,
         "seen": _resource_state(finding.case),
         **({"hold_reasons": on_hold} if on_hold else {}),
         **({"stop_by": resource.stop_by} if resource.stop_by != "stop" else {}),
@@ -251,7 +251,7 @@ def _coming_json(finding: Finding, action: NextAction) -> dict[str, Any]:
         "name": resource.name,
         "account": resource.target.account,
         "region": resource.region,
-        "owner": finding.owner.address,
+        "owner": finding.case.owner.address,
         **next_json(action),
     }
 
@@ -270,8 +270,8 @@ def _resource_state(case: Case) -> dict[str, Any]:
     }
 
 
-def _refused(decision: Decision, because: str) -> Decision:
-    return replace(decision, outcome=Outcome(result=Result.REFUSED, because=because))
+def _refused(finding: Finding, because: str) -> Finding:
+    return replace(finding, outcome=Outcome(result=Result.REFUSED, because=because))
 
 
 def _plan_hash(plan: Mapping[str, Any]) -> str:

@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from reaper import idle_period, record_updates
-from reaper.case import Case, Finding, Outcome, Owner, Step
+from reaper.case import Case, Owner
 from reaper.errors import CloudError, Reason
+from reaper.finding import Finding, Outcome, Step
 from reaper.ledger.ledger import Ledger, target_from_text, target_text, update_record, update_row
 from reaper.ledger.rows import HistoryEntry, NamedRow, Recalled, comparable_id
 from reaper.model import Ceiling, Resource, Result, Rule, State, StepName, Target, Verdict
@@ -205,13 +206,9 @@ def untold_finding(unfinished: Unfinished, listed: Case | None) -> Finding:
     owner = owner if act.owner else case.owner
     hours = case.rule.hours and replace(case.rule.hours, by_rule=False)  # a weekly summary isn't enough
     return Finding(
-        case=replace(case, verdict=verdict, owner=owner, rule=replace(case.rule, hours=hours)),
+        case=replace(case, verdict=verdict, owner=owner, rule=replace(case.rule, hours=hours), evidence=()),
         step=Step(name=act.action, because="an earlier run carried it out, and its owner has no mail about it yet"),
         outcome=outcome,
-        owner=owner,
-        price=case.price,
-        wasted_usd=None,
-        evidence=(),
     )
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 from datetime import datetime
 
 from reaper import idle_period, registry
-from reaper.case import Blocked, Case, Step
+from reaper.case import Blocked, Case
 from reaper.duration import format_duration
+from reaper.finding import Step
 from reaper.model import ENDING_ACTIONS, Confidence, NextAction, State, StepName
 from reaper.planning import dates, reasons
 from reaper.planning.possible_actions import (

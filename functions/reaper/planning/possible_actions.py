@@ -7,7 +7,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from reaper import idle_period
-from reaper.case import Case, Finding
+from reaper.case import Case
+from reaper.finding import Finding, is_action
 from reaper.model import Ceiling, Confidence, Resource, Result, State, StepName, Verdict
 from reaper.policy import office_hours
 from reaper.policy.tags import tag_values
@@ -107,7 +108,7 @@ def announced_by_mail(finding: Finding) -> StepName | None:
 
 def can_be_kept(finding: Finding) -> bool:
     """Whether its owner can still keep it: it wasn't acted on, or something follows."""
-    return not finding.is_action or announced_by_mail(finding) is not None
+    return not is_action(finding) or announced_by_mail(finding) is not None
 
 
 def is_proven_enough(case: Case) -> bool:

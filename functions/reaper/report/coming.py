@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from reaper import registry
-from reaper.case import Finding
+from reaper.finding import Finding
 from reaper.model import Mode, StepName
 from reaper.notices.item import kind_title, shown_name, shown_place
 from reaper.text import UTC, clean_line, count_noun, format_day

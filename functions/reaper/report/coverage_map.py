@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from reaper.case import Coverage, Finding, Report
+from reaper.case import Coverage
 from reaper.coverage import UNKNOWN_ACCOUNT
+from reaper.finding import Finding, Report
 from reaper.model import Status, Target
 from reaper.text import clean_line, first_few
 

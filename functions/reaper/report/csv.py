@@ -17,7 +17,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
-from reaper.case import Report
+from reaper.finding import Report
 from reaper.report import summary
 from reaper.report.json import finding_json
 from reaper.text import DOLLARS, printable
@@ -50,9 +50,9 @@ def render(report: Report) -> str:
     shown_names = [f"{currency.code}_per_hour", f"wasted_{currency.code}"] if converted else []
     writer.writerow([*(FOCUS_NAMES.get(name, name) for name in (*COLUMNS, *tag_names)), *shown_names])
     for finding in report.findings:
-        claimed, share, price = finding.owner.claimed, finding.host_share, finding.price or finding.host_share
+        claimed, share, price = finding.case.owner.claimed, finding.host_share, finding.case.price or finding.host_share
         row = finding_json(finding, report.run.finished_at) | {
-            "owner": finding.owner.address,
+            "owner": finding.case.owner.address,
             "owner_claimed": claimed.address if claimed else None,
             "host_share_usd_per_hour": share.usd_per_hour if share else None,
             "price_source": price.source if price else None,

@@ -11,8 +11,9 @@ from datetime import datetime, timedelta
 from difflib import get_close_matches
 
 from reaper import idle_period
-from reaper.case import Evidence, Finding, FinishedRun, Price, Report
+from reaper.case import Evidence, Price
 from reaper.duration import format_duration
+from reaper.finding import Finding, FinishedRun, Report
 from reaper.ledger.rows import HistoryEntry
 from reaper.model import Ceiling, Confidence, NextAction, Role, State, StepName
 from reaper.pending import lookup

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from reaper import registry
-from reaper.case import Report, money_of
 from reaper.coverage import is_skipped
+from reaper.finding import Report, money_of
 from reaper.model import State
 from reaper.report import summary
 

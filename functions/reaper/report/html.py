@@ -20,8 +20,9 @@ from jinja2 import Template, pass_context
 from jinja2.runtime import Context
 from markupsafe import Markup
 
-from reaper.case import HOURS_A_MONTH, Evidence, Finding, FinishedRun, Report, money_of
+from reaper.case import Evidence
 from reaper.duration import short_duration
+from reaper.finding import HOURS_A_MONTH, Finding, FinishedRun, Report, money_of
 from reaper.model import Confidence, Role, State
 from reaper.notices.item import keep_command, keep_tag
 from reaper.pending.stop_switch import paused_sentence
@@ -145,8 +146,8 @@ def sorted_for_page(findings: Iterable[Finding]) -> list[Finding]:
     """Idle first, then unknown, young, active and exempt; within a state the most expensive first, then by name."""
 
     def place(finding: Finding) -> tuple[int, bool, float, str]:
-        usd = finding.price.usd_per_hour if finding.price else 0
-        return STATE_ORDER.index(finding.case.verdict.state), finding.price is None, -usd, finding.case.resource.name
+        usd = finding.case.price.usd_per_hour if finding.case.price else 0
+        return STATE_ORDER.index(finding.case.verdict.state), finding.case.price is None, -usd, finding.case.resource.name
 
     return sorted(findings, key=place)
 
@@ -165,7 +166,7 @@ def _shown_monthly(page: Context, usd_per_hour: float) -> str:
 
 def wasted_words(report: Report) -> str:
     """`wasted since Mon 9 Nov`: the beginning of the longest idle period that cost money."""
-    longest = max((f.case.verdict.idle_for for f in report.idle if f.wasted_usd and f.case.verdict.idle_for), default=None)
+    longest = max((f.idle_for for f in report.idle if f.wasted_usd and f.idle_for), default=None)
     if longest is None:
         return "wasted"
     now, since = report.run.finished_at, report.run.finished_at - longest
@@ -179,14 +180,14 @@ def kind_text(finding: Finding) -> str:
 
 def owner_text(finding: Finding) -> str:
     """The owner's address, with a note if it may not be mailed, or `no owner`."""
-    return clean_line(owners.shown(finding.owner) or "no owner")
+    return clean_line(owners.shown(finding.case.owner) or "no owner")
 
 
 def _page_row(finding: Finding, words: WordList, run: FinishedRun) -> dict[str, Any]:
     resource, verdict, rule = finding.case.resource, finding.case.verdict, finding.case.rule
     heading, progress = summary.progress_words(finding, run.mode)
     planned, outcome = summary.plan_and_outcome_reasons(finding)
-    price = finding.price or finding.host_share
+    price = finding.case.price or finding.host_share
     may_need_keeping, tags = verdict.state in {State.IDLE, State.UNKNOWN}, resource.tags
     return {
         "state": STATE_ORDER.index(verdict.state),
@@ -201,13 +202,13 @@ def _page_row(finding: Finding, words: WordList, run: FinishedRun) -> dict[str, 
         "status": words(resource.status or None),
         "id": words(resource.id, MAX_LONG_TEXT),
         "owner": words(owner_text(finding)),
-        "ownerSource": words(finding.owner.source, MAX_LONG_TEXT),
-        "usd": round(finding.price.usd_per_hour, 6) if finding.price else None,
+        "ownerSource": words(finding.case.owner.source, MAX_LONG_TEXT),
+        "usd": round(finding.case.price.usd_per_hour, 6) if finding.case.price else None,
         "priceSource": words(price.source if price else None),
         "share": finding.host_share.usd_per_hour if finding.host_share else None,
         "priceDate": words(price.as_of if price else None),
         "wasted": finding.wasted_usd,
-        "idleFor": int(verdict.idle_for.total_seconds()) if verdict.idle_for else None,
+        "idleFor": int(finding.idle_for.total_seconds()) if finding.idle_for else None,
         "lastBusy": _epoch(verdict.last_busy),
         "created": _epoch(resource.created),
         "changed": _epoch(resource.changed),
@@ -220,7 +221,7 @@ def _page_row(finding: Finding, words: WordList, run: FinishedRun) -> dict[str, 
         "heading": words(heading),
         "progress": words(progress),
         "error": words(outcome, MAX_LONG_TEXT),
-        "evidence": [_signal_row(e, words) for e in finding.evidence],
+        "evidence": [_signal_row(e, words) for e in finding.case.evidence],
         "command": words(keep_command(resource, run.finished_at) if may_need_keeping else None, 2 * MAX_LONG_TEXT),
     }
 

@@ -13,7 +13,8 @@ from math import isfinite
 from typing import Any
 
 from reaper import duration
-from reaper.case import Evidence, Finding, Price, Report
+from reaper.case import Evidence, Price
+from reaper.finding import Finding, Report
 from reaper.model import NextAction, Rule
 from reaper.policy import office_hours
 from reaper.record import NO_RECORD
@@ -82,7 +83,7 @@ def _frame_json(report: Report) -> dict[str, Any]:
 def finding_json(finding: Finding, now: datetime) -> dict[str, Any]:
     """One line of the report of a run that finished `now`."""
     resource, verdict, rule = finding.case.resource, finding.case.verdict, finding.case.rule
-    owner = finding.owner
+    owner = finding.case.owner
     row = {
         "id": resource.id,
         "kind": resource.kind,
@@ -98,15 +99,15 @@ def finding_json(finding: Finding, now: datetime) -> dict[str, Any]:
         "state": verdict.state.value,
         "confidence": verdict.confidence.value if verdict.confidence else None,
         "because": verdict.because,
-        "idle_for_s": int(verdict.idle_for.total_seconds()) if verdict.idle_for else None,
+        "idle_for_s": int(finding.idle_for.total_seconds()) if finding.idle_for else None,
         "last_busy": verdict.last_busy,
         "rule": rule.name,
         "rule_detail": _rule_json(rule),
         "rule_notes": list(rule.notes),
         "tags": dict(resource.tags) if resource.tags is not None else None,
         "owner": {"address": owner.address, "source": owner.source, "claimed": asdict(owner.claimed) if owner.claimed else None},
-        "usd_per_hour": finding.price.usd_per_hour if finding.price else None,
-        "price": _price_json(finding.price) if finding.price else None,
+        "usd_per_hour": finding.case.price.usd_per_hour if finding.case.price else None,
+        "price": _price_json(finding.case.price) if finding.case.price else None,
         "host_share": _price_json(finding.host_share) | {"usd_per_hour": finding.host_share.usd_per_hour}
         if finding.host_share
         else None,
@@ -120,7 +121,7 @@ def finding_json(finding: Finding, now: datetime) -> dict[str, Any]:
         "next": next_json(finding.next) if finding.next else None,
         "could": next_json(finding.could) if finding.could else None,
         "memory": _memory_json(finding, now),
-        "evidence": [_evidence_json(e) for e in finding.evidence],
+        "evidence": [_evidence_json(e) for e in finding.case.evidence],
     }
     return {key: _plain(value) for key, value in row.items()}
 

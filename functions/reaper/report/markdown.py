@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from reaper.case import Finding, Report
 from reaper.duration import short_duration
+from reaper.finding import Finding, Report
 from reaper.pending.stop_switch import paused_sentence
 from reaper.policy import owners
 from reaper.prices import price_basis
@@ -65,7 +65,7 @@ def _group_lines(group: summary.ActionGroup) -> Iterator[str]:
 def _idle_table(report: Report) -> list[str]:
     if not report.idle:
         return []
-    hint, places = owners.hint(f.owner for f in report.idle), coverage_map.locations(report.findings)
+    hint, places = owners.hint(f.case.owner for f in report.idle), coverage_map.locations(report.findings)
     currency = report.run.currency
     rows = [
         f"| {currency.sign}/hour | wasted | idle for | resource | kind | region | owner | why |",
@@ -73,9 +73,9 @@ def _idle_table(report: Report) -> list[str]:
     ]
     for finding in report.idle:
         resource, verdict = finding.case.resource, finding.case.verdict
-        money = (finding.price.usd_per_hour if finding.price else None, finding.wasted_usd)
-        cells = [*(usd_cell(usd, currency) for usd in money), short_duration(verdict.idle_for) if verdict.idle_for else ""]
-        cells += [resource.name, resource.kind, places[resource.target, resource.region], owners.shown(finding.owner) or ""]
+        money = (finding.case.price.usd_per_hour if finding.case.price else None, finding.wasted_usd)
+        cells = [*(usd_cell(usd, currency) for usd in money), short_duration(finding.idle_for) if finding.idle_for else ""]
+        cells += [resource.name, resource.kind, places[resource.target, resource.region], owners.shown(finding.case.owner) or ""]
         rows.append("| " + " | ".join(map(_escaped, [*cells, f"{verdict.confidence}: {verdict.because}"])) + " |")
     return [_section("Idle", rows), f"{_escaped(hint, 500)}." if hint else ""]
 

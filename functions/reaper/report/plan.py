@@ -12,7 +12,7 @@ from functools import partial
 from rich.text import Text
 
 from reaper import registry
-from reaper.case import Finding
+from reaper.finding import Finding
 from reaper.model import ACTIONS, Mode, StepName
 from reaper.pending.plan_file import PlanFile, PlannedAction
 from reaper.report import summary
@@ -107,7 +107,7 @@ def _coming_row(coming: ComingAction, currency: Currency) -> Row:
         "saves/hour": "?" if saves is None else format_usd(saves, 2, currency),
         **resource_cells(resource.name, resource.kind),
         "region": clean_line(resource.region),
-        "owner": clean_line(finding.owner.address or "no owner"),
+        "owner": clean_line(finding.case.owner.address or "no owner"),
         REASON: clean_line(coming.because or ""),
     }
 

@@ -6,11 +6,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from reaper.case import HOURS_A_MONTH, PLANNED, Case, Coverage, Finding, FinishedRun, Outcome, Price, Report, Step, money_of
+from reaper.case import Case, Coverage, Price
 from reaper.coverage import PlaceName, add_failure_row, failure_row, place_name, summed_failures, with_replaced_rows
 from reaper.errors import CloudError, ReaperError, Reason
-from reaper.handover import Acted, Decided, Decision, Observed
-from reaper.model import BudgetUse, State, Status, StepName
+from reaper.finding import HOURS_A_MONTH, Finding, FinishedRun, Outcome, Report, finding_of, is_done, money_of
+from reaper.handover import Acted, Decided, Observed
+from reaper.model import BudgetUse, State, Status
 from reaper.notices.context import ConcludeContext
 from reaper.pending import stop_switch
 from reaper.planning import reasons
@@ -77,8 +78,8 @@ def run_report(findings: Iterable[Finding], coverage: Iterable[Coverage], decide
 
 def _budget_use(budget: Budget, findings: Iterable[Finding]) -> BudgetUse:
     """What the budget is about that is idle and wasn't acted on. What it may be about, because a price or size is unknown, has no price."""
-    idle = [f for f in findings if f.case.verdict.state is State.IDLE and not f.is_done]
-    matches = [(f, budget.match.matches(f.case.resource, f.price.usd_per_hour if f.price else None)) for f in idle]
+    idle = [f for f in findings if f.case.verdict.state is State.IDLE and not is_done(f)]
+    matches = [(f, budget.match.matches(f.case.resource, f.case.price.usd_per_hour if f.case.price else None)) for f in idle]
     money = money_of(f for f, fits in matches if fits is not False)
     return BudgetUse(
         name=budget.name,
@@ -89,20 +90,15 @@ def _budget_use(budget: Budget, findings: Iterable[Finding]) -> BudgetUse:
 
 
 def join_findings(parts: Iterable[Observed], decided: Decided, acted: Iterable[Acted]) -> list[Finding]:
-    """A finding for each case, in the order of the parts, and for each decision about a case that the parts no longer have."""
-    decisions = {finding_key(decision.case): decision for decision in decided.decisions}
+    """A finding for each case, in the order of the parts, and each decided one of a case that the parts no longer have."""
+    known = {finding_key(finding.case): finding for finding in decided.findings}
     outcomes = {resource_id: outcome for part in acted for resource_id, outcome in part.outcomes.items()}
     findings: dict[tuple[str, str], Finding] = {}
     for case in (case for part in parts for case in part.cases):
-        if decision := decisions.get(finding_key(case)):
-            findings[finding_key(case)] = _decided_finding(decision, outcomes)
-        else:
-            nothing = Step(name=StepName.NONE, because=reasons.nothing_to_do_because(case, None))
-            findings[finding_key(case)] = finding_of(case, nothing, PLANNED)
-    for key, decision in decisions.items():
-        if key not in findings:
-            findings[key] = _decided_finding(decision, outcomes)
-    prices = {finding.case.resource.id.lower(): finding.price for finding in findings.values()}
+        found = known.get(finding_key(case))
+        findings[finding_key(case)] = found or finding_of(case, reasons.nothing_to_do_because(case, None), decided.decided_at)
+    findings = {key: _with_outcome(finding, outcomes) for key, finding in {**findings, **known}.items()}
+    prices = {finding.case.resource.id.lower(): finding.case.price for finding in findings.values()}
     return [_with_host_share(finding, prices) for finding in findings.values()]
 
 
@@ -128,25 +124,6 @@ def with_record(finding: Finding, record: Record, snooze: Snooze) -> Finding:
     return replace(finding, record=record if is_known else None, snooze=snooze if is_said else None)
 
 
-def left_alone(finding: Finding, because: str) -> Finding:
-    """The finding without a step, for that reason."""
-    return replace(finding, step=Step(name=StepName.NONE, because=because), outcome=PLANNED)
-
-
-def _decided_finding(decision: Decision, outcomes: Mapping[str, Outcome]) -> Finding:
-    outcome = outcomes.get(decision.case.resource.id, decision.outcome)
-    finding = finding_of(decision.reported_case, decision.step, outcome)
-    return finding if finding.is_done else replace(finding, next=decision.next, could=decision.could)
-
-
-def finding_of(case: Case, step: Step, outcome: Outcome) -> Finding:
-    """The finding about a case."""
-    return Finding(
-        case=case,
-        step=step,
-        outcome=outcome,
-        owner=case.owner,
-        price=case.price,
-        wasted_usd=case.wasted_usd,
-        evidence=case.evidence,
-    )
+def _with_outcome(finding: Finding, outcomes: Mapping[str, Outcome]) -> Finding:
+    finding = replace(finding, outcome=outcomes.get(finding.case.resource.id, finding.outcome))
+    return replace(finding, next=None, could=None) if is_done(finding) else finding

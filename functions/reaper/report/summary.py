@@ -9,7 +9,8 @@ from datetime import UTC
 from typing import TypeVar
 
 from reaper import registry
-from reaper.case import Coverage, Finding, Money, Report, money_of
+from reaper.case import Coverage
+from reaper.finding import Finding, Money, Report, is_action, money_of
 from reaper.model import BudgetUse, Ceiling, HoldReason, Mode, Result, Role, State, Status, StepName
 from reaper.notices import forecast
 from reaper.planning.reasons import frozen_because
@@ -174,7 +175,7 @@ def _missing_setups(report: Report) -> Iterator[str]:
     counts: Counter[str] = Counter()
     for finding in report.findings:
         kind = registry.find_kind(finding.case.resource.kind)
-        beats = [signal.points for signal in finding.evidence if signal.role is Role.HEARTBEAT]
+        beats = [signal.points for signal in finding.case.evidence if signal.role is Role.HEARTBEAT]
         if kind and kind.needs_setup and beats and not any(beats) and finding.case.verdict.state is not State.EXEMPT:
             counts[kind.needs_setup] += 1
     for setup, count in counts.items():
@@ -222,7 +223,9 @@ def team_costs(report: Report, most: int) -> list[CostGroup]:
 
     What is known to run nothing isn't counted, nor what its host's price includes.
     """
-    billed = [f for f in report.findings if f.price or (f.case.resource.parts != () and registry.has_price(f.case.resource.kind))]
+    billed = [
+        f for f in report.findings if f.case.price or (f.case.resource.parts != () and registry.has_price(f.case.resource.kind))
+    ]
     return groups_by_cost(billed, lambda f: team_name(f, report.run.report_tags[0]), most) if report.run.report_tags else []
 
 
@@ -287,7 +290,7 @@ def action_groups(report: Report) -> list[ActionGroup]:
 
 def action_word(finding: Finding) -> str:
     """`scale-in`: what its kind calls the step, also if it is on hold, or once it is done `scaled in`."""
-    if finding.is_action and finding.outcome.result is Result.DONE:
+    if is_action(finding) and finding.outcome.result is Result.DONE:
         return forecast.done_participle(finding)
     resource = finding.case.resource
     return registry.action_noun(resource.kind, finding.step.held or finding.step.name, resource.stop_by)
@@ -311,7 +314,7 @@ def plan_and_outcome_reasons(finding: Finding) -> tuple[str | None, str | None]:
     if finding.outcome.result is not Result.DONE:
         return finding.step.because, outcome
     if finding.step.name in NOTICE_WORDS:
-        return f"a channel accepted the mail to {finding.owner.address or 'its owner'}", outcome
+        return f"a channel accepted the mail to {finding.case.owner.address or 'its owner'}", outcome
     return (None, outcome) if outcome else (finding.step.because, None)
 
 
@@ -330,8 +333,8 @@ def progress_words(finding: Finding, mode: Mode) -> tuple[str, str]:
         return result.value.capitalize(), words
     if step is StepName.NONE:
         return "Next", "nothing"
-    due, no_address = _due_title(mode), step in NOTICE_WORDS and not finding.owner.address
-    later = f"{step}: {due[0].lower()}{due[1:]}" if finding.is_action else f"{words}, but not in this run"
+    due, no_address = _due_title(mode), step in NOTICE_WORDS and not finding.case.owner.address
+    later = f"{step}: {due[0].lower()}{due[1:]}" if is_action(finding) else f"{words}, but not in this run"
     return "Next", f"{later if mode.writes else f'would {words}'}{', but it has no owner address' if no_address else ''}"
 
 

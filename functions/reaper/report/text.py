@@ -11,8 +11,8 @@ from typing import TypeVar
 
 from rich.text import Text
 
-from reaper.case import Finding, Report
 from reaper.duration import short_duration
+from reaper.finding import Finding, Report
 from reaper.model import NOTICES, Confidence, HoldReason, Resource, Result, Role, State, Status, Target
 from reaper.pending.stop_switch import paused_sentence
 from reaper.policy import owners
@@ -132,7 +132,7 @@ def _idle_table(report: Report, places: Mapping[tuple[Target, str], str], width:
     else:  # uncut on a line of its own, to be pasted
         yield from wrap(Text(line, style="dim"), width)
         yield Text(f"  {explain}", style="dim")
-    if hint := owners.hint(f.owner for f in report.idle):
+    if hint := owners.hint(f.case.owner for f in report.idle):
         yield from wrap(Text(f"{hint}.", style="dim"), width)
     if any(f.host_share for f in report.idle):
         yield from wrap(Text(SHARES_HINT, style="dim"), width)
@@ -156,26 +156,26 @@ def _notice_count(report: Report) -> str:
     """How many owners were notified, or in an audit would be, and how many couldn't be."""
     due = [f for f in report.idle if f.step.name in NOTICES]
     if not report.run.mode.writes:
-        count = len({f.owner.address for f in due if f.owner.address})
+        count = len({f.case.owner.address for f in due if f.case.owner.address})
         return f"{count_noun(count, 'owner')} would be notified"
-    notified = {f.owner.address for f in due if f.outcome.result is Result.DONE and f.owner.address}
-    lost = {f.owner.address for f in due if f.outcome.result is Result.FAILED} - notified
+    notified = {f.case.owner.address for f in due if f.outcome.result is Result.DONE and f.case.owner.address}
+    lost = {f.case.owner.address for f in due if f.outcome.result is Result.FAILED} - notified
     line = f"{count_noun(len(notified), 'owner')} notified"
     return f"{line}, {len(lost)} couldn't be notified" if lost else line
 
 
 def _idle_row(finding: Finding, places: Mapping[tuple[Target, str], str], currency: Currency) -> Row:
     resource, verdict, share = finding.case.resource, finding.case.verdict, finding.host_share
-    rate = usd_cell(finding.price.usd_per_hour if finding.price else None, currency)
+    rate = usd_cell(finding.case.price.usd_per_hour if finding.case.price else None, currency)
     return {
         f"{currency.sign}/hour": f"({usd_cell(share.usd_per_hour, currency)})" if share else rate,
         "wasted": format_usd(finding.wasted_usd, 0, currency) if finding.wasted_usd is not None else "?",
-        "idle for": short_duration(verdict.idle_for) if verdict.idle_for else "",
+        "idle for": short_duration(finding.idle_for) if finding.idle_for else "",
         **resource_cells(resource.name, resource.kind),
         "size": clean_line(resource.size),
         "evidence": f"{verdict.confidence}: {_silent_signals(finding)}",
         **where_cell(places, resource),
-        "owner": clean_line(owners.shown(finding.owner) or "no owner"),
+        "owner": clean_line(owners.shown(finding.case.owner) or "no owner"),
     }
 
 
@@ -204,7 +204,7 @@ def _action_row(finding: Finding, places: Mapping[tuple[Target, str], str], curr
         f"{currency.sign}/hour": usd_cell(finding.case.usd_per_hour, currency),
         **resource_cells(resource.name, resource.kind),
         **where_cell(places, resource),
-        "owner": clean_line(owners.shown(finding.owner) or "no owner"),
+        "owner": clean_line(owners.shown(finding.case.owner) or "no owner"),
         REASON: clean_line(summary.outcome_reason(finding), 500),
     }
 
@@ -212,7 +212,7 @@ def _action_row(finding: Finding, places: Mapping[tuple[Target, str], str], curr
 def _silent_signals(finding: Finding) -> str:
     """The silent signals in a word or two. Indirect evidence by SHORT_EVIDENCE, or its sentence up to the first comma."""
     because = finding.case.verdict.because
-    signals = list(dict.fromkeys(e.signal for e in finding.evidence if e.role is Role.ACTIVITY))
+    signals = list(dict.fromkeys(e.signal for e in finding.case.evidence if e.role is Role.ACTIVITY))
     if finding.case.verdict.confidence is Confidence.LIKELY or not signals:
         known = (short for words, short in SHORT_EVIDENCE.items() if words in because)
         return next(known, clean_line(UP_SINCE.sub("", because).partition(";")[0].partition(",")[0], 40))

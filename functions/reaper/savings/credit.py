@@ -15,7 +15,8 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from reaper import idle_period
-from reaper.case import Case, Finding, Price
+from reaper.case import Case, Price
+from reaper.finding import Finding, is_done
 from reaper.model import ENDING_ACTIONS, BilledPart, Result, State, StepName, Target
 from reaper.planning.possible_actions import CONFIRM_WITHIN
 from reaper.planning.valid_notice import void_because
@@ -98,13 +99,13 @@ def begin_saving(finding: Finding, parts_left: Parts, tag_keys: Collection[str],
     """
     case, record, action = finding.case, finding.record or NO_RECORD, finding.step.name
     act, is_left = record.act, finding.outcome.part_done and action is StepName.DELETE
-    if not finding.is_done or action not in ENDING_ACTIONS or act is None or act.action is not action:
+    if not is_done(finding) or action not in ENDING_ACTIONS or act is None or act.action is not action:
         return None
     usd, excess = case.saves_usd_per_hour.get(action), finding.outcome.excess_usd_per_hour
     usd = None if usd is None or excess is None or case.resource.host_id else max(0.0, round(usd - excess, 6))
     if is_left or usd == 0 or case.resource.stop_by == "native":
         return None
-    rate = replace(finding.price, usd_per_hour=usd) if finding.price and usd else None
+    rate = replace(finding.case.price, usd_per_hour=usd) if finding.case.price and usd else None
     called_at = max(act.at, record.called_at or act.at)
     return Saving(
         subject=subject_of(case, tag_keys),
@@ -124,7 +125,7 @@ def await_prompted(finding: Finding, now: datetime, tag_keys: Collection[str], h
     or its own idle shutdown may end it.
     """
     case, record = finding.case, finding.record or NO_RECORD
-    usd = max(0.0, round(finding.price.usd_per_hour - case.excess_usd_per_hour, 6)) if finding.price else None
+    usd = max(0.0, round(finding.case.price.usd_per_hour - case.excess_usd_per_hour, 6)) if finding.case.price else None
     at = idle_period.last_notice_at(record.notice)
     if case.verdict.state is not State.IDLE or case.resource.host_id or at is None:
         return None
@@ -139,7 +140,7 @@ def await_prompted(finding: Finding, now: datetime, tag_keys: Collection[str], h
         action=StepName.STOP,
         at=at,
         ends_at=at + horizon,
-        rate=replace(finding.price, usd_per_hour=usd) if finding.price and usd else None,
+        rate=replace(finding.case.price, usd_per_hour=usd) if finding.case.price and usd else None,
         called_at=at,
         looked_at=_whole_second(at),
         resting=False,

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from reaper import registry
-from reaper.case import Case, Coverage, Finding, money_of
+from reaper.case import Case, Coverage
 from reaper.coverage import target_of_row
 from reaper.errors import ReaperError
+from reaper.finding import Finding, is_action, is_done, money_of
 from reaper.ledger.ledger import Ledger
 from reaper.ledger.rows import Recalled, comparable_id
 from reaper.model import Run, State, Status, Target
@@ -77,7 +78,7 @@ def _record_target(target: Target, findings: Sequence[Finding], kinds: Collectio
     ledger, now = sweep.ledger, sweep.now
     rows, unread = book.read_open(ledger, target)
     recalled = ledger.recall([row.saving.subject.id for row in rows], now) if rows else Recalled()
-    unacted = (f for f in findings if f.case.resource.kind in kinds and not f.is_action)
+    unacted = (f for f in findings if f.case.resource.kind in kinds and not is_action(f))
     begins = (credit.await_prompted(f, sweep.over_at, sweep.tag_keys, sweep.horizon) for f in unacted)
     awaited = {comparable_id(saving.subject.id): saving for saving in begins if saving}
     waiting = {comparable_id(row.saving.subject.id) for row in rows if row.saving.cause is Cause.PROMPTED}
@@ -111,7 +112,7 @@ def _record_target(target: Target, findings: Sequence[Finding], kinds: Collectio
 def _begun(findings: Sequence[Finding], sweep: Sweep) -> Iterator[Saving]:
     for finding in findings:
         kind, action = registry.find_kind(finding.case.resource.kind), finding.step.name
-        if kind is None or not finding.is_done or action not in kind.actions:
+        if kind is None or not is_done(finding) or action not in kind.actions:
             continue
         parts_left = kind.parts_after(finding.case.resource, action)
         if saving := credit.begin_saving(finding, parts_left, sweep.tag_keys, sweep.horizon):

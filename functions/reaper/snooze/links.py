@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from reaper import urls
-from reaper.case import Finding
 from reaper.errors import SettingsError
+from reaper.finding import Finding
 from reaper.ledger.rows import Visit, VisitResource
 from reaper.model import State, StepName
 from reaper.planning import possible_actions
@@ -98,7 +98,7 @@ def _may_be_kept(finding: Finding) -> bool:
 
 
 def _visit_resource(finding: Finding, now: datetime) -> VisitResource:
-    resource, verdict = finding.case.resource, finding.case.verdict
+    resource = finding.case.resource
     place = {"aws": "AWS account", "azure": "Azure subscription"}.get(resource.target.cloud, resource.target.cloud)
     return VisitResource(
         id=resource.id,
@@ -106,8 +106,8 @@ def _visit_resource(finding: Finding, now: datetime) -> VisitResource:
         name=tidy_line(resource.name, MAX_NAME) or "(no name)",
         where=tidy_line(f"{place} {resource.target.account}, {resource.region}", MAX_NAME),
         max_days=finding.case.rule.snooze_max // timedelta(days=1),
-        usd_per_hour=finding.price.usd_per_hour if finding.price else None,
-        idle_since=now - verdict.idle_for if verdict.idle_for else None,
+        usd_per_hour=finding.case.price.usd_per_hour if finding.case.price else None,
+        idle_since=finding.idle_since,
     )
 
 

@@ -17,11 +17,12 @@ from typing import Any, TypeVar
 
 from reaper import handover
 from reaper.calendars.resolve import with_calendars
-from reaper.case import Coverage, Report
+from reaper.case import Coverage
 from reaper.conclude import conclude
 from reaper.coverage import own_row
 from reaper.decide import DecideContext, decide
 from reaper.errors import CloudError, Reason
+from reaper.finding import Report
 from reaper.handover import Acted, Decided, Observed
 from reaper.ledger.opening import ensure_format
 from reaper.model import Status, Target

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from reaper.case import Report
 from reaper.cli.output import show_progress
 from reaper.errors import SettingsError
+from reaper.finding import Report
 from reaper.model import Result
 from reaper.report import html
 from reaper.report import json as plain

@@ -15,7 +15,7 @@ from datetime import datetime
 from rich.console import Console
 from rich.text import Text
 
-from reaper.case import Finding, Report
+from reaper.finding import Finding, Report
 from reaper.model import Result, State, StepName
 from reaper.planning.reasons import PARTICIPLES as DONE
 from reaper.policy.accepted import ACCEPTED

@@ -21,7 +21,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from reaper.acting import manifest, restore
-from reaper.case import Report
+from reaper.finding import Report
 from reaper.handover import Decided
 from reaper.ledger import opening
 from reaper.ledger.ledger import Ledger

@@ -10,7 +10,7 @@ from datetime import datetime
 from importlib import import_module
 from pathlib import Path
 
-from reaper.case import Report
+from reaper.finding import Report
 from reaper.model import Mode
 from reaper.policy.channel_settings import Folder
 from reaper.policy.file import PolicySource

@@ -10,7 +10,7 @@ from aiosmtpd.controller import Controller
 from e2e.post import Inbox, free_port
 from fakes.builders import DAY, HOUR
 from fakes.fake_deployment import POLICY, FakeChannel, FakeDeployment, finding_of, policy
-from reaper.case import Report
+from reaper.finding import Report
 from reaper.model import Mode, Result, StepName
 from reaper.notices.channels import delivery
 from reaper.notices.channels.delivery import ChannelContext, OpenChannel

@@ -13,7 +13,7 @@ from on_aws.conftest import DAY, NOW
 from reaper import registry
 from reaper.acting.task import ActContext
 from reaper.aws import targets
-from reaper.case import Finding, Report
+from reaper.finding import Finding, Report
 from reaper.ledger.lease import RunLeases
 from reaper.model import Result, Target
 from reaper.notices.message import Audience

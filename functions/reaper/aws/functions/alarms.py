@@ -17,8 +17,8 @@ from typing import Any
 from reaper.aws import targets
 from reaper.aws.functions.delivery import log_gaps, logger, publish_figures
 from reaper.aws.functions.event import KINDS, AlarmedEndpoint, alarmed_endpoints, endpoint_of, event_settings
-from reaper.case import Report
 from reaper.decide import OTHER_RUN, DecideContext
+from reaper.finding import Report
 from reaper.model import Account, Mode
 from reaper.policy import file
 from reaper.policy.file import PolicySource

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.metrics import EphemeralMetrics
 
-from reaper.case import Report
 from reaper.errors import SettingsError
+from reaper.finding import Report
 from reaper.model import Status
 from reaper.report import json
 from reaper.report.figures import Figure, run_figures, swept_facts

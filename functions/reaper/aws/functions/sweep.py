@@ -24,8 +24,8 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from reaper import registry
 from reaper.aws.functions.delivery import deliver_report, logger
 from reaper.aws.functions.event import event_settings, is_batch, options_of
-from reaper.case import Report
 from reaper.errors import SettingsError
+from reaper.finding import Report
 from reaper.policy import file
 from reaper.report.json import report_json
 from reaper.run import run

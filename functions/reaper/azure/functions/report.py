@@ -12,9 +12,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from reaper.case import Coverage, Report
+from reaper.case import Coverage
 from reaper.coverage import RUNS, is_skipped, own_row
 from reaper.errors import CloudError, ReaperError, Reason
+from reaper.finding import Report
 from reaper.model import Status
 from reaper.report.figures import swept_facts
 from reaper.report.json import report_json
