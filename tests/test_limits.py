@@ -14,7 +14,7 @@ from fakes.judged_cases import case
 from fakes.memory_ledger import InMemoryLedger
 from reaper.case import Case
 from reaper.errors import CloudError, Reason
-from reaper.finding import Step
+from reaper.finding import Finding, Step
 from reaper.ledger.rows import RunStatistics
 from reaper.limits import hold_over_limits
 from reaper.model import Mode, Result, State, Status, StepName
@@ -44,8 +44,9 @@ def fleet(count: int, busy: int = 0, **limits: Any) -> FakeDeployment:
 def limited(planned: list[tuple[Case, Step]], limits: Limits, scope: RunScope) -> tuple[list[Step], Any]:
     """The planned steps under these limits, in a ledger without holds, and since when they are on hold."""
     rows = {key: HoldRow() for key in (ALL_ACCOUNTS, holds.account_key(TARGET))}
-    steps, _, since = hold_over_limits(planned, {}, limits, rows, scope, count_places(case for case, _ in planned))
-    return steps, since
+    findings = [Finding(case=case, step=step, record_version=1) for case, step in planned]
+    held, _ = hold_over_limits(findings, limits, rows, scope, count_places(case for case, _ in planned))
+    return [f.step for f in held], {f.case.resource.id: frozenset(f.on_hold_since) for f in held if f.on_hold_since}
 
 
 def limited_policy(**limits: Any) -> Any:

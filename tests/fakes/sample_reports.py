@@ -155,10 +155,9 @@ def hostile(text: str) -> Report:
     made = finding(
         owner=text, because=text, evidence=_evidence("sagemaker-endpoint", 1, 9, False), name=text, size=text, tags={text: text}
     )
-    made = replace(
-        made, case=replace(made.case, rule=rule(name=text, notes=(text,))), step=Step(name=StepName.WARN, because=text)
-    )
-    made = replace(made, evidence=tuple(replace(e, signal=text, subject=text) for e in made.evidence))
+    shown = tuple(replace(e, signal=text, subject=text) for e in made.case.evidence)
+    case = replace(made.case, rule=rule(name=text, notes=(text,)), evidence=shown)
+    made = replace(made, case=case, step=Step(name=StepName.WARN, because=text))
     bad = Coverage(cloud="aws", account=text, region=text, kind=text, status=Status.FAILED, missing=text, error=text)
     return report((made,), coverage=(bad,))
 

@@ -27,7 +27,11 @@ def silent(account: Account, name: str, **setup: object) -> None:
 def test_a_silent_component_is_proven_idle_without_a_price(host: Account, run_sweep: Sweep):
     silent(host, "Quiet")
     finding = run_sweep(KIND).findings["Quiet"]
-    assert (finding.case.verdict.state, finding.case.verdict.confidence, finding.case.price) == (State.IDLE, Confidence.PROVEN, None)
+    assert (finding.case.verdict.state, finding.case.verdict.confidence, finding.case.price) == (
+        State.IDLE,
+        Confidence.PROVEN,
+        None,
+    )
 
 
 def test_components_share_the_price_of_their_endpoint(host: Account, run_sweep: Sweep):

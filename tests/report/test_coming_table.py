@@ -9,7 +9,7 @@ from fakes.builders import DAY, NOW
 from fakes.judged_cases import case
 from fakes.sample_findings import occasion
 from fakes.sample_reports import report
-from reaper.finding import PLANNED, Finding, Step, finding_of
+from reaper.finding import Finding, Step
 from reaper.model import Mode, NextAction, StepName
 from reaper.notices.admin_summary import compose_summary
 from reaper.report import html
@@ -22,7 +22,7 @@ ONLY_ONE = "it already runs no more than one instance per variant"
 def coming(
     at: timedelta | None, saves: float | None = 1.0, because: str | None = None, step: StepName = StepName.NONE
 ) -> Finding:
-    finding = finding_of(case(), Step(name=step, because="nothing is due"), PLANNED)
+    finding = Finding(case=case(), step=Step(name=step, because="nothing is due"))
     when = NOW + at if at is not None else None
     return replace(finding, next=NextAction(step=StepName.STOP, at=when, saves_usd_per_hour=saves, blocked_because=because))
 

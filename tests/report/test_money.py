@@ -120,10 +120,7 @@ def test_no_dollar_sign_is_beside_another_currency(form: Callable[[Report], str]
     ],
 )
 def test_every_format_says_whose_prices_they_are(own: set[bool], sentence: str):
-    lines = [
-        replace(finding(str(flag)), price=Price(usd_per_hour=1.0, source="x", as_of="2026-11-01", own=flag))
-        for flag in sorted(own)
-    ]
+    lines = [finding(str(flag), price=Price(usd_per_hour=1.0, source="x", as_of="2026-11-01", own=flag)) for flag in sorted(own)]
     report = estate_report(tuple(lines))
     mails = [owner_notices(lines, occasion())[0].text, compose_summary(report, occasion()).text]
     for shown in (*mails, text.render(report), markdown.render(report), html.render(report)):

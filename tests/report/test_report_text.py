@@ -82,7 +82,7 @@ def test_an_unmailable_owner_is_named_with_a_remedy():
 
 
 def test_every_format_names_claimed_owner_and_recipient():
-    item = finding(owner=replace(CLAIMED.owner, address="admins@corp.test"))
+    item = finding(owner=replace(CLAIMED.case.owner, address="admins@corp.test"))
     for shown in (
         text.render(report(item), width=200),
         markdown.render(report(item)).replace("\\", ""),
