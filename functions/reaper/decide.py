@@ -322,7 +322,7 @@ def _note_open_targets(findings: Sequence[Finding], finished: Collection[Target]
         return findings
     try:
         # Another run that took a lease over relies on its target being there.
-        closed = {target for target in closed if phase.leases and phase.leases.prolong(target)}
+        closed = frozenset(target for target in closed if phase.leases and phase.leases.prolong(target))
         unfinished.change_open_targets(phase.ledger, closed, begun)
     except CloudError as error:
         phase.failures.append(failure_row("ledger", error))
