@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 
 from fakes.builders import DAY, END, HOUR, NOW, SPAN, activity, heartbeat, observation, resource, rule, series
 from fakes.judged_cases import step_of
-from reaper.case import Case
+from reaper.case import Case, may_act
 from reaper.evidence import ARRIVAL_DELAY
 from reaper.judge import judge_resource
 from reaper.model import Confidence, Role, State
 from reaper.observation import IndirectEvidence, Observation, Reading, Series
-from reaper.planning.possible_actions import may_act
 from reaper.record import Record
 
 

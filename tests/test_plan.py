@@ -9,10 +9,10 @@ import pytest
 from fakes.builders import DAY, HOUR, NOW
 from fakes.judged_cases import LOOKBACK, WEEK, after_judging, case, counted, move, step_of, with_snooze
 from fakes.records import a_record
+from reaper.case import may_act
 from reaper.finding import Step
 from reaper.model import Ceiling, State, StepName, Verdict
 from reaper.planning.dates import valid_notice_at
-from reaper.planning.possible_actions import may_act
 from reaper.record import Claim, ManifestReference, Record, Snooze, Snoozes
 from reaper.record_updates import after_notice
 

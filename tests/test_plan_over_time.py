@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 from fakes.builders import DAY, HOUR, NOW
 from fakes.judged_cases import LOOKBACK, after_judging, case, counted, move, with_snooze
 from fakes.records import known
-from reaper.case import Case
+from reaper.case import Case, may_act
 from reaper.finding import Step
 from reaper.model import Ceiling, State, StepName
 from reaper.planning.dates import CLOCK_JITTER, valid_notice_at
-from reaper.planning.possible_actions import may_act
 from reaper.record import Record, Snooze
 from reaper.record_updates import after_notice
 

@@ -15,9 +15,8 @@ from reaper.errors import ODD_REPLY_ERRORS
 from reaper.evidence import busy_hours, summarize
 from reaper.judge import judge_resource
 from reaper.kind import Kind
-from reaper.model import Resource, State, StepName
+from reaper.model import Resource, State, StepName, is_native
 from reaper.observation import Observation
-from reaper.planning import possible_actions
 from reaper.policy import owners, rules
 from reaper.policy.schema import Policy
 from reaper.prices import PriceBook
@@ -37,7 +36,7 @@ def assess(observation: Observation, kind: Kind[Any], policy: Policy, prices: Pr
     drawn = verdict.state in DRAWN_STATES
     busy_from, bits = busy_hours(observation)
     blocked = _blocked_actions(resource, kind)
-    if rule.hours and possible_actions.is_native(resource, StepName.STOP):
+    if rule.hours and is_native(resource, StepName.STOP):
         because = "it has office hours, which its own idle shutdown (`stop_by: native`) wouldn't heed"
         blocked[StepName.STOP] = blocked.get(StepName.STOP) or Blocked(because=because)
     return Case(

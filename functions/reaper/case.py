@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from reaper.model import Resource, Role, Rule, State, Status, StepName, Verdict
+from reaper.model import Ceiling, Resource, Role, Rule, State, Status, StepName, Verdict
 
 OWN = "reaper"
 """The cloud of coverage rows about the reaper itself."""
@@ -135,3 +135,26 @@ class Coverage:
     def is_own(self) -> bool:
         """Whether it is about the reaper itself: a channel, an action or the ledger, not a list."""
         return self.cloud == OWN
+
+
+def may_act(case: Case) -> bool:
+    """The one predicate: only an idle resource that nothing protects can lead to anything but `none`.
+
+    Office hours are separate: see `is_forced` and `may_start`.
+    """
+    return case.verdict.state is State.IDLE and case.rule.protected_because is None and case.rule.action is not Ceiling.IGNORE
+
+
+def may_keep_hours(case: Case) -> bool:
+    """Whether policy and protections allow its office hours to be applied, and the rest of an action to be carried out."""
+    return case.rule.protected_because is None and case.resource.tags is not None and case.rule.action.rank >= Ceiling.STOP.rank
+
+
+def is_stopped_by_hours(case: Case) -> bool:
+    """Whether the rule's office hours, and not idleness alone, cause its stops."""
+    return case.rule.hours is not None and case.rule.hours.by_rule
+
+
+def is_in_weekly_summary(case: Case, action: StepName) -> bool:
+    """Whether only the weekly summary tells its owner: daily stops and starts by office hours."""
+    return action is StepName.START or (action is StepName.STOP and is_stopped_by_hours(case))

@@ -14,7 +14,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from reaper import __version__, handover, idle_period, plan, record_updates
-from reaper.case import Case, Coverage
+from reaper.case import Case, Coverage, may_act
 from reaper.coverage import NOT_REACHED, RUNS, SKIPPED, add_failure_row, failure_row, own_row, target_of_row, with_replaced_rows
 from reaper.errors import CloudError, ReaperError
 from reaper.finding import Finding, Step, finding_of, is_action
@@ -37,7 +37,7 @@ from reaper.pending.recall import (
     take_resource_leases,
 )
 from reaper.pending.unfinished import Unfinished
-from reaper.planning import breaker, coming, dates, holding, possible_actions
+from reaper.planning import breaker, coming, dates, holding
 from reaper.planning.breaker import PlaceCounts
 from reaper.planning.holding import Known, Swept
 from reaper.planning.standing import stand
@@ -279,7 +279,7 @@ def _finding_of_case(case: Case, recalled: Recalled, phase: _Phase) -> Finding:
 
 def _left_alone(cases: Sequence[Case], because: str, now: datetime) -> _Part:
     """These are left alone in this run, for a reason outside them."""
-    kept = [case for case in cases if possible_actions.may_act(case) or case.rule.hours is not None]
+    kept = [case for case in cases if may_act(case) or case.rule.hours is not None]
     return _Part(
         findings=tuple(finding_of(case, because, now) for case in kept),
         left_targets=frozenset(case.resource.target for case in cases),

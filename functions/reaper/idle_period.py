@@ -19,6 +19,8 @@ MAX_CLOCK_SKEW = timedelta(minutes=10)
 """A notice dated further ahead than this was written by a wrong clock and doesn't count."""
 VOID_AHEAD = timedelta(days=7)
 """A time further ahead than this is void, so that one run with a wrong clock doesn't keep a resource from everything for years."""
+CONFIRM_WITHIN = timedelta(hours=1)
+"""How long a requested action may take to show. After that the resource is planned from scratch."""
 STOPPING_FOR = timedelta(minutes=15)
 """A change this soon after the start of an action may still be that action; a later change is not the reaper's."""
 MIN_MOVE = timedelta(minutes=1)

@@ -15,14 +15,13 @@ from datetime import UTC
 from math import floor, inf
 from typing import TYPE_CHECKING
 
-from reaper.case import Case
+from reaper.case import Case, is_stopped_by_hours
 from reaper.finding import Finding, Step
 from reaper.model import ENDING_ACTIONS, HoldReason, State, StepName, Target
 from reaper.pending import holds
 from reaper.pending.acted import RECENT, ActedOn, acted_on, without
 from reaper.pending.holds import ALL_ACCOUNTS, Exceeded, Hold, HoldRow, HoldRows, LimitName, RunScope
 from reaper.planning.breaker import PlaceCounts
-from reaper.planning.possible_actions import is_stopped_by_hours
 from reaper.text import count_noun, format_usd
 
 if TYPE_CHECKING:

@@ -301,3 +301,8 @@ class NextAction:
     at: datetime | None
     saves_usd_per_hour: float | None
     blocked_because: str | None
+
+
+def is_native(resource: Resource, action: StepName) -> bool:
+    """Whether the action is no stop, but switches on the cloud's own idle shutdown (`stop_by: native`), which may stop it later."""
+    return action is StepName.STOP and resource.stop_by == "native"

@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from reaper import idle_period
-from reaper.case import Case
+from reaper.case import Case, is_stopped_by_hours, may_act, may_keep_hours
 from reaper.duration import format_duration
 from reaper.finding import Step
 from reaper.model import State, StepName
@@ -28,19 +28,16 @@ from reaper.planning.dates import (
 from reaper.planning.possible_actions import (
     is_forced,
     is_snoozed,
-    is_stopped_by_hours,
     is_unconfirmed,
-    may_act,
-    may_keep_hours,
     may_start,
     snooze_sentence,
     strongest_action,
     was_stopped_by_reaper,
 )
-from reaper.planning.reasons import ago_text, participle
 from reaper.planning.valid_notice import without_void_notice
 from reaper.policy import office_hours
 from reaper.record import Notice, Record, Snoozes
+from reaper.words import ago_text, frozen_because, plain_participle
 
 
 def plan_step(case: Case, record: Record, snoozes: Snoozes, now: datetime, *, acting: bool = True) -> Step:
@@ -73,7 +70,7 @@ def _planned_step(case: Case, record: Record, snoozes: Snoozes, now: datetime, a
     if acting and follows_hours(case, record.notice, now):
         return _hours_step(case, record, now)
     step = _due_step(case, record, now) if acting else None
-    if step and step.because != reasons.frozen_because(case.rule, now):
+    if step and step.because != frozen_because(case.rule, now):
         return step
     notice = _notice_step(case, record, now, acting)
     return notice if step is None or notice.name is not StepName.NONE else step
@@ -155,13 +152,15 @@ def _due_step(case: Case, record: Record, now: datetime) -> Step | None:
         return _no_step("it is within its office hours, so it keeps running")
     if due > now:
         return None
-    if because := reasons.frozen_because(case.rule, now):
+    if because := frozen_because(case.rule, now):
         return _no_step(because)
     ago = ago_text((record.notice and record.notice.warned_at) or now, now)
     if is_stopped_by_hours(case):
         because = f"its office hours are over, and the owner was notified {ago} that they apply"
     else:
-        because = f"{case.verdict.because}; the owner was notified {ago} that it would be {participle(case.resource, action)}"
+        because = (
+            f"{case.verdict.because}; the owner was notified {ago} that it would be {plain_participle(case.resource, action)}"
+        )
     return Step(name=action, because=because)
 
 
@@ -178,7 +177,7 @@ def _notice_step(case: Case, record: Record, now: datetime, acting: bool) -> Ste
     is_daily = is_stopped_by_hours(case) and not idle_period.is_about_hours(record.notice)  # idle every evening
     if action is None and is_daily and last <= now < reminder_at:
         return _no_step(f"{told} and will be notified again in {format_duration(reminder_at - now)}")
-    what, due = participle(case.resource, action) if action else "", action_due_at(case, record, now) if action else None
+    what, due = plain_participle(case.resource, action) if action else "", action_due_at(case, record, now) if action else None
     if action and due is None:
         return Step(name=StepName.WARN, because=f"the owner has not been notified in this idle period that it will be {what}")
     if due and now < due <= reminder_at:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from reaper import idle_period
-from reaper.case import Case
+from reaper.case import Case, is_stopped_by_hours, may_act
 from reaper.finding import Step
 from reaper.model import AnnouncedAction, Result, State, StepName
 from reaper.planning import dates, possible_actions
@@ -60,7 +60,7 @@ def _claim(case: Case, now: datetime) -> Claim | None:
 
 def _after_warning(case: Case, record: Record, receipt: str, now: datetime, acting: bool) -> Record:
     action, hours = possible_actions.strongest_action(case, now) if acting else None, case.rule.hours
-    enrols = action is not None and hours is not None and possible_actions.is_stopped_by_hours(case)
+    enrols = action is not None and hours is not None and is_stopped_by_hours(case)
     warned = Notice(
         warned_at=now,
         receipt=receipt,
@@ -157,7 +157,7 @@ def after_judging(case: Case, record: Record, snoozes: Snoozes, now: datetime, *
     if is_in_use or (since and case.verdict.state is State.YOUNG and idle_period.has_ended(case, record, since, now)):
         notice = record.notice and replace(record.notice, reminders=0, escalated_at=None, escalated_to=())  # another series
         return replace(record, notice=notice, idle_since=None, seen_idle_at=None)
-    return idle_period.seen_idle(case, record, now) if possible_actions.may_act(case) else record
+    return idle_period.seen_idle(case, record, now) if may_act(case) else record
 
 
 def snooze_after_judging(case: Case, snooze: Snooze) -> Snooze:

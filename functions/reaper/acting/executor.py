@@ -16,6 +16,7 @@ from reaper.acting.contract import HalfDone, Manifest
 from reaper.acting.interruption import put_back
 from reaper.acting.permit import CallPermit, changed_because
 from reaper.acting.task import OPERATION, ActContext, Task
+from reaper.case import is_in_weekly_summary
 from reaper.errors import ActionWithdrawn, CloudError, ReaperError, Reason, errors_as_withdrawal, odd_replies_as_errors
 from reaper.finding import Finding, Outcome
 from reaper.handover import no_time_to_act
@@ -24,9 +25,8 @@ from reaper.ledger.rows import HistoryEntry, Recalled, comparable_id, host_ids
 from reaper.model import ENDING_ACTIONS, Resource, Result, Run, StepName
 from reaper.pending import intents, lost
 from reaper.pending.intents import NOT_KNOWN
-from reaper.planning import possible_actions
-from reaper.planning.reasons import participle
 from reaper.record import Act, ManifestReference, Record, act_of
+from reaper.words import plain_participle
 
 GONE = Outcome(result=Result.DONE, because="it no longer exists", already_done=True)
 
@@ -161,7 +161,7 @@ def _store_manifest(manifest: Manifest, version: int, task: Task) -> ManifestRef
     try:
         return task.context.archive.store_manifest(manifest, version)
     except CloudError as error:
-        because = f"not {participle(task.finding.case.resource, manifest.action)}, because its restore manifest couldn't be stored: {error}"
+        because = f"not {plain_participle(task.finding.case.resource, manifest.action)}, because its restore manifest couldn't be stored: {error}"
         raise error.reworded(because) from error
 
 
@@ -170,7 +170,7 @@ def _record_intent(manifest: Manifest, resource: Resource, record: Record, task:
     now = task.context.clock()
     with errors_as_withdrawal("the ledger couldn't be written before the action"):
         lost.record_known(
-            task.context.ledger, resource.id, task.run.id, now, f"about to be {participle(resource, manifest.action)}"
+            task.context.ledger, resource.id, task.run.id, now, f"about to be {plain_participle(resource, manifest.action)}"
         )
     stored = _store_manifest(manifest, record.version + 1, task)
     now = task.context.clock()
@@ -243,7 +243,7 @@ def _after_half_done(error: ReaperError, act: Act, task: Task) -> Outcome:
 
 
 def _done_late(act: Act, task: Task) -> Outcome:
-    because = f"it was {participle(task.finding.case.resource, task.action)}, although the reply was lost"
+    because = f"it was {plain_participle(task.finding.case.resource, task.action)}, although the reply was lost"
     return _record_result(Outcome(result=Result.DONE, because=because, begun=True), act, task)
 
 
@@ -260,7 +260,7 @@ def _record_result(outcome: Outcome, act: Act, task: Task) -> Outcome:
     ledger, now, done = task.context.ledger, task.context.clock(), outcome.result is Result.DONE
     because = outcome.because or outcome.error or ""
 
-    is_told = done and possible_actions.is_in_weekly_summary(task.finding.case, task.action)
+    is_told = done and is_in_weekly_summary(task.finding.case, task.action)
 
     def change(record: Record) -> Record:
         settled = record_updates.with_result(record, outcome.result, because, outcome.part_done)
@@ -271,7 +271,7 @@ def _record_result(outcome: Outcome, act: Act, task: Task) -> Outcome:
         intents.update_intent(ledger, act, change, now)
         for host_id in host_ids(task.finding.case.resource):  # its silence, too, counts from here
             update_record(ledger, host_id, lambda record: replace(record, called_at=now), now)
-        what = participle(task.finding.case.resource, task.action) if done else "failed"
+        what = plain_participle(task.finding.case.resource, task.action) if done else "failed"
         ledger.add_history(HistoryEntry(id=act.id, when=now, what=what, by=task.run.id, because=because))
     except CloudError as error:
         task.errors.append(error)

@@ -13,7 +13,7 @@ from reaper.acting.contract import NOTHING_EARLIER, Earlier
 from reaper.acting.manifest import Archive, previous_manifest
 from reaper.acting.task import Task, fresh_session
 from reaper.assess import assess
-from reaper.case import Case
+from reaper.case import Case, is_stopped_by_hours
 from reaper.errors import ActionWithdrawn, CloudError, Reason, errors_as_withdrawal, gone_as_partial, odd_replies_as_errors
 from reaper.finding import Finding
 from reaper.ledger.ledger import Ledger, update_record, write_until_accepted
@@ -24,14 +24,13 @@ from reaper.observing.windows import observation_window, recent_since_by_id
 from reaper.pending import acted, holds, intents
 from reaper.pending.lost import half_done_because
 from reaper.planning import possible_actions
-from reaper.planning.possible_actions import is_stopped_by_hours
-from reaper.planning.reasons import frozen_because, participle
 from reaper.planning.standing import stand
 from reaper.planning.valid_notice import void_because, without_void_notice
 from reaper.policy import owners
 from reaper.policy.rules import NOT_IN_ENFORCE_ONLY
 from reaper.policy.schema import Policy
 from reaper.record import Act, ManifestReference, Record, Snoozes
+from reaper.words import frozen_because, plain_participle
 
 
 def assess_again(resource: Resource, task: Task, *, after_wait: bool = False) -> Case:
@@ -109,7 +108,7 @@ def _refused_because(action: StepName, case: Case, step_because: str, now: datet
     if case.rule.only_notices:
         return f"it is {NOT_IN_ENFORCE_ONLY}"
     if action is not StepName.START and possible_actions.strongest_action(case, now) is not action:
-        return f"its rule and tags no longer allow it to be {participle(case.resource, action)}: {case.rule.name} says at most {case.rule.action}"
+        return f"its rule and tags no longer allow it to be {plain_participle(case.resource, action)}: {case.rule.name} says at most {case.rule.action}"
     return step_because
 
 

@@ -16,9 +16,8 @@ from reaper.azure.requests import ArmChange, ArmRequest, Json
 from reaper.case import Blocked
 from reaper.evidence import is_recent
 from reaper.kind import ActionSpec, Block, Kind, StartStop, blocked_by, by_status, is_decided, no_line
-from reaper.model import BilledPart, Resource, StepName
+from reaper.model import BilledPart, Resource, StepName, is_native
 from reaper.observation import Observation, Reading, Window
-from reaper.planning.possible_actions import is_native
 
 if TYPE_CHECKING:
     from reaper.azure.session import CloudSession

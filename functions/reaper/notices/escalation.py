@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from reaper import idle_period
+from reaper.case import may_act
 from reaper.coverage import own_row
 from reaper.errors import ReaperError
 from reaper.finding import Finding, judged_case, money_of
@@ -111,7 +112,7 @@ def _is_due(finding: Finding, snoozes: Snoozes, escalate: Escalate, mails: Notic
         _notice(finding).reminders >= escalate.after
         # While an idle share is unusual, only what is reminded in this very run is escalated.
         and (step is StepName.REMIND or (step is StepName.NONE and not has_jumped))
-        and possible_actions.may_act(possible_actions.with_snooze(case, snoozes, now))
+        and may_act(possible_actions.with_snooze(case, snoozes, now))
         and not idle_period.dated_ahead_because(record, now)
         and void_because(case, record, snoozes, now, announces=mails.run.mode.announces) is None
     )

@@ -15,13 +15,15 @@ from zoneinfo import ZoneInfo
 from reaper import idle_period, registry
 from reaper.calendars.adding import MOMENT
 from reaper.calendars.terms import Freeze, Hours
+from reaper.case import is_stopped_by_hours
 from reaper.finding import HOURS_A_MONTH, Finding, is_action
-from reaper.model import Ceiling, Confidence, Mode, Result, Rule, StepName
+from reaper.model import Ceiling, Confidence, Mode, Result, Rule, StepName, is_native
 from reaper.notices.message import Audience
-from reaper.planning import dates, possible_actions, reasons
+from reaper.planning import dates, possible_actions
 from reaper.policy import office_hours
 from reaper.record import Notice
 from reaper.text import DOLLARS, UTC, Currency, format_clock, format_day, format_time, format_usd
+from reaper.words import PARTICIPLES, grace_words, notice_length, plain_participle
 
 if TYPE_CHECKING:
     from reaper.policy.schema import Owners
@@ -84,8 +86,8 @@ def participle(finding: Finding, action: StepName) -> str:
     """The action in the words of the resource's kind, to complete `it was …`: `stopped`, or for an endpoint `scaled in`."""
     kind = registry.find_kind(finding.case.resource.kind)
     actions = kind.actions if kind else {}
-    is_own = action in actions and not possible_actions.is_native(finding.case.resource, action)
-    return actions[action].participle if is_own else reasons.participle(finding.case.resource, action)
+    is_own = action in actions and not is_native(finding.case.resource, action)
+    return actions[action].participle if is_own else plain_participle(finding.case.resource, action)
 
 
 def will_or_may(mode: Mode) -> str:
@@ -111,8 +113,8 @@ def next_sentence(finding: Finding, context: NoticeContext) -> str:
     action = possible_actions.strongest_action(finding.case, now) or StepName.STOP
     rule, zone = finding.case.rule, context.time_zone(finding)
     time = f"on or after {format_time(when, zone)}" if when > now or rule.waits_because else "at any time"
-    is_grace = finding.step.name is StepName.WARN and dates.notice_length(finding.case, action) == rule.grace
-    leaves = f" That leaves {reasons.grace_words(rule)}." if rule.business_days and is_grace else ""
+    is_grace = finding.step.name is StepName.WARN and notice_length(finding.case, action) == rule.grace
+    leaves = f" That leaves {grace_words(rule)}." if rule.business_days and is_grace else ""
     stored = f" {STORED}" if action is StepName.DELETE else ""
     saves = finding.case.saves_usd_per_hour.get(action)
     saving = f" This saves {context.rate(saves)}." if saves else ""
@@ -146,7 +148,7 @@ def action_at(finding: Finding, context: NoticeContext) -> datetime | None:
 def is_about_hours(finding: Finding, context: NoticeContext) -> bool:
     """Whether the notice is about its office hours as such: an enrolment, or a weekly summary."""
     case = finding.case
-    if not context.mode.announces or not possible_actions.is_stopped_by_hours(case):
+    if not context.mode.announces or not is_stopped_by_hours(case):
         return False
     if finding.step.name is StepName.WARN:
         return possible_actions.strongest_action(case, context.now) is not None
@@ -293,10 +295,10 @@ def _no_action_sentence(finding: Finding, mode: Mode) -> str:
             return f"The evidence is indirect, so {wont}. {COSTS_ON}"
         action = possible_actions.wanted_actions(finding.case)[0]
         blocked = finding.case.blocked.get(action)
-        if blocked and blocked.already_done and possible_actions.is_native(finding.case.resource, action):
+        if blocked and blocked.already_done and is_native(finding.case.resource, action):
             return f"{_capitalized(blocked.because)}. {COSTS_ON}"
         if blocked:
-            return f"It can't be {reasons.PARTICIPLES[action]} automatically because {blocked.because}. {COSTS_ON}"
+            return f"It can't be {PARTICIPLES[action]} automatically because {blocked.because}. {COSTS_ON}"
     return f"{_capitalized(wont)}. {COSTS_ON}"
 
 

@@ -12,12 +12,12 @@ from shlex import quote
 from typing import Any
 
 from reaper import registry
-from reaper.case import Blocked, Case, Evidence
+from reaper.case import Blocked, Case, Evidence, is_in_weekly_summary
 from reaper.duration import format_duration
 from reaper.evidence import SLOT_LENGTH
 from reaper.finding import Finding, Money, is_action, money_of, saved_usd_per_hour
 from reaper.kind import Command, Kind, account_of, is_pasteable
-from reaper.model import Resource, Result, Role, State, StepName
+from reaper.model import Resource, Result, Role, State, StepName, is_native
 from reaper.notices import forecast
 from reaper.notices.forecast import NoticeContext
 from reaper.planning import possible_actions
@@ -153,7 +153,7 @@ def kind_title(kind: str) -> str:
 
 def lasting_saving(finding: Finding) -> float:
     """The dollars an hour that its action saves from now on. Not if office hours end it: a rate of a month would promise too much."""
-    usual = possible_actions.is_in_weekly_summary(finding.case, finding.step.name)
+    usual = is_in_weekly_summary(finding.case, finding.step.name)
     return 0.0 if usual else saved_usd_per_hour(finding)
 
 
@@ -265,7 +265,7 @@ def _item_cost(finding: Finding, context: NoticeContext) -> Cost:
         return Cost(label="Cost", figure=rate, besides="if it still runs")
     if saved := lasting_saving(finding):
         return Cost(label="Saving", figure=context.rate(saved), besides=f"it cost {rate}")
-    if possible_actions.is_native(finding.case.resource, finding.step.name):
+    if is_native(finding.case.resource, finding.step.name):
         return Cost(label="Cost", figure=rate, besides="until it shuts down")
     return Cost(label="Cost", figure=rate, besides="until the rest is done" if finding.outcome.part_done else "before that")
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 from urllib.parse import quote
 
+from reaper.case import is_in_weekly_summary
 from reaper.finding import Finding, Money, is_action, money_of
 from reaper.model import NOTICES, Result, State, StepName
 from reaper.notices import forecast
@@ -19,7 +20,6 @@ from reaper.notices.chat_card import owner_card
 from reaper.notices.forecast import ActionForecast, NoticeContext
 from reaper.notices.item import cost_sentence, has_cost, keep_tag, lasting_saving, notice_item, rate_text, shown_name, wasted_text
 from reaper.notices.message import MAX_SUBJECT, Audience, Message, is_deliverable, is_plain_address, render_mail
-from reaper.planning import possible_actions
 from reaper.policy.schema import Owners
 from reaper.prices import price_basis
 from reaper.text import count_noun, tidy_line
@@ -89,7 +89,7 @@ def is_reportable(finding: Finding) -> bool:
     if finding.step.name in NOTICES:
         return True
     done = finding.outcome.result is Result.DONE and not finding.outcome.already_done
-    usual = done and possible_actions.is_in_weekly_summary(finding.case, finding.step.name)
+    usual = done and is_in_weekly_summary(finding.case, finding.step.name)
     interrupted = finding.outcome.result in {Result.FAILED, Result.REFUSED} and finding.outcome.begun
     return is_action(finding) and not usual and (done or interrupted)
 

@@ -10,11 +10,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from hashlib import sha256
 
-from reaper.case import Case
+from reaper.case import Case, is_stopped_by_hours
 from reaper.errors import CloudError, Reason
 from reaper.ledger.ledger import target_text
 from reaper.ledger.rows import adapter, comparable_id
-from reaper.planning.possible_actions import is_stopped_by_hours
 
 COUNTED_FOR = timedelta(hours=22)
 """How long a run's actions count, from its start: a day, but for what a daily run may be late."""

@@ -13,14 +13,13 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 from reaper import registry
-from reaper.case import Case, Coverage
+from reaper.case import Case, Coverage, is_stopped_by_hours
 from reaper.coverage import target_of_row
 from reaper.errors import CloudError, Reason
 from reaper.ledger.ledger import Ledger, target_text, update_row
 from reaper.ledger.rows import NamedRow, adapter
 from reaper.model import Status, Target
 from reaper.pending.acted import ActedOn, acted_from_columns, acted_row
-from reaper.planning.possible_actions import is_stopped_by_hours
 from reaper.policy import office_hours
 from reaper.record import Snooze
 

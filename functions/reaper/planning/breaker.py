@@ -15,14 +15,14 @@ from datetime import UTC, date, datetime, timedelta
 from statistics import median
 from typing import TYPE_CHECKING
 
-from reaper.case import Case, Coverage
+from reaper.case import Case, Coverage, is_stopped_by_hours
 from reaper.ledger.ledger import Ledger, target_from_text
 from reaper.ledger.rows import RunStatistics
 from reaper.model import Run, State
 from reaper.pending import holds
 from reaper.pending.acted import ActedOn, acted_on
 from reaper.pending.holds import Breaker, HoldRow, HoldRows, KindInTarget, PlaceCount, RunScope, Shares, Usual
-from reaper.planning.possible_actions import is_stopped_by_hours, snooze_sentence
+from reaper.planning.possible_actions import snooze_sentence
 from reaper.policy.rules import effective_rule
 from reaper.record import Snooze
 

@@ -9,21 +9,15 @@ from __future__ import annotations
 from datetime import datetime
 
 from reaper import idle_period, registry
-from reaper.case import Blocked, Case
+from reaper.case import Blocked, Case, may_act
 from reaper.duration import format_duration
 from reaper.finding import Step
 from reaper.model import ENDING_ACTIONS, Confidence, NextAction, State, StepName
 from reaper.planning import dates, reasons
-from reaper.planning.possible_actions import (
-    is_proven_enough,
-    is_unconfirmed,
-    manual_start_at,
-    may_act,
-    strongest_action,
-    wanted_actions,
-)
+from reaper.planning.possible_actions import is_proven_enough, is_unconfirmed, manual_start_at, strongest_action, wanted_actions
 from reaper.record import Record
 from reaper.text import DOLLARS, Currency, format_usd
+from reaper.words import frozen_because, grace_words, notice_length
 
 
 def next_action(
@@ -55,17 +49,17 @@ def next_action(
         if is_unconfirmed(record.act, now)
         else idle_period.dated_ahead_because(record, now)
     )
-    if waits := waits or (reasons.frozen_because(case.rule, now) if case.rule.waits_because else None):
+    if waits := waits or (frozen_because(case.rule, now) if case.rule.waits_because else None):
         return _next(case, action, None, waits)
     if due is None:
-        length = dates.notice_length(case, action)
-        words = reasons.grace_words(case.rule) if length == case.rule.grace else format_duration(length)
-        because = "; ".join(filter(None, (f"notice first, grace {words}", reasons.frozen_because(case.rule, now))))
+        length = notice_length(case, action)
+        words = grace_words(case.rule) if length == case.rule.grace else format_duration(length)
+        because = "; ".join(filter(None, (f"notice first, grace {words}", frozen_because(case.rule, now))))
         return _next(case, action, dates.earliest_action_at(case, notice_at or now, action), because)
     # Not in a freeze, not within office hours, nor while a start outside them is respected.
     started, at = manual_start_at(case, now), max(due, now)
     at = max(at, started + case.rule.hours.override) if started and case.rule.hours else at
-    return _next(case, action, dates.first_allowed_at(case, at), reasons.frozen_because(case.rule, now))
+    return _next(case, action, dates.first_allowed_at(case, at), frozen_because(case.rule, now))
 
 
 def possible_action(case: Case, now: datetime) -> NextAction | None:

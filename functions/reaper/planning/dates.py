@@ -13,29 +13,17 @@ from hashlib import sha256
 from reaper import idle_period
 from reaper.calendars.adding import add_business_days, add_length
 from reaper.calendars.terms import Hours
-from reaper.case import Case
+from reaper.case import Case, is_stopped_by_hours, may_act
 from reaper.model import Ceiling, StepName
-from reaper.planning.possible_actions import (
-    ACTION_STRENGTH,
-    is_forced,
-    is_proven_enough,
-    is_stopped_by_hours,
-    manual_start_at,
-    may_act,
-    strongest_action,
-)
+from reaper.planning.possible_actions import ACTION_STRENGTH, is_forced, is_proven_enough, manual_start_at, strongest_action
 from reaper.policy import office_hours
 from reaper.record import Notice, Record, Snoozes
+from reaper.words import notice_length
 
 FORCED_NOTICE = timedelta(hours=1)
 """How long before `force` stops a resource in use its owner gets one more notice; the grace instead if that is shorter."""
 CLOCK_JITTER = timedelta(hours=1)
 """Daily schedules aren't exact to the minute: a reminder comes up to this much early rather than a day late."""
-
-
-def notice_length(case: Case, action: StepName) -> timedelta:
-    """How long before the action its owner is notified: the grace, or of a delete by `then` its `after`."""
-    return (action is StepName.DELETE and case.rule.delete_after) or case.rule.grace
 
 
 def earliest_action_at(case: Case, notified_at: datetime, action: StepName) -> datetime:

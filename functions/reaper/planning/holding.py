@@ -17,16 +17,15 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from reaper import limits, plan
-from reaper.case import Blocked, Case
+from reaper.case import Blocked, Case, is_in_weekly_summary, may_act
 from reaper.finding import Finding, Step, judged_case
 from reaper.ledger.ledger import Ledger, write_until_accepted
 from reaper.model import ACTIONS, ENDING_ACTIONS, NOTICES, HoldReason, Mode, State, StepName, Target
 from reaper.notices.owner_notice import notice_address
 from reaper.pending import holds
 from reaper.pending.holds import QUIET_FOR, Breaker, HoldRows, KindInTarget, RunScope
-from reaper.planning import breaker, possible_actions
+from reaper.planning import breaker
 from reaper.planning.breaker import PlaceCounts
-from reaper.planning.possible_actions import is_in_weekly_summary
 from reaper.planning.standing import stand
 from reaper.policy import office_hours, send_window
 from reaper.record import NO_RECORD, NO_SNOOZES, Record, Snooze, Snoozes
@@ -124,7 +123,7 @@ def after_jumps(
         ends = [breaker.lapsed_at for breaker in breakers]
         again = stand(judged_case(finding), record, snoozes, now, announces=acting, lapsed=ends)
         return finding if again.notice == finding.notice else again
-    if finding.step.name not in {*NOTICES, StepName.NONE} or not possible_actions.may_act(case):
+    if finding.step.name not in {*NOTICES, StepName.NONE} or not may_act(case):
         return finding
     record = replace(record, notice=finding.notice)
     if not acting and plan.has_announced_action(case, record, now):

@@ -4,44 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from reaper import idle_period
-from reaper.case import Case
+from reaper.case import Case, may_act, may_keep_hours
 from reaper.finding import Finding, is_action
-from reaper.model import Ceiling, Confidence, Resource, Result, State, StepName, Verdict
+from reaper.model import Ceiling, Confidence, Result, State, StepName, Verdict
 from reaper.policy import office_hours
 from reaper.policy.tags import tag_values
 from reaper.record import Act, Record, Snooze, Snoozes
 
-CONFIRM_WITHIN = timedelta(hours=1)
-"""How long a requested action may take to show. After that the resource is planned from scratch."""
 ACTION_STRENGTH: Mapping[str, int] = {StepName.STOP: 1, StepName.DELETE: 2}
 WANTED_ACTIONS = {Ceiling.STOP: (StepName.STOP,), Ceiling.DELETE: (StepName.DELETE, StepName.STOP)}
 """The actions of each ceiling, the strongest first."""
-
-
-def is_native(resource: Resource, action: StepName) -> bool:
-    """Whether the action is no stop, but switches on the cloud's own idle shutdown (`stop_by: native`), which may stop it later."""
-    return action is StepName.STOP and resource.stop_by == "native"
-
-
-def may_act(case: Case) -> bool:
-    """The one predicate: only an idle resource that nothing protects can lead to anything but `none`.
-
-    Office hours are separate: see `is_forced` and `may_start`.
-    """
-    return case.verdict.state is State.IDLE and case.rule.protected_because is None and case.rule.action is not Ceiling.IGNORE
-
-
-def is_stopped_by_hours(case: Case) -> bool:
-    """Whether the rule's office hours, and not idleness alone, cause its stops."""
-    return case.rule.hours is not None and case.rule.hours.by_rule
-
-
-def may_keep_hours(case: Case) -> bool:
-    """Whether policy and protections allow its office hours to be applied, and the rest of an action to be carried out."""
-    return case.rule.protected_because is None and case.resource.tags is not None and case.rule.action.rank >= Ceiling.STOP.rank
 
 
 def is_in_doubt(case: Case) -> bool:
@@ -116,14 +91,9 @@ def is_proven_enough(case: Case) -> bool:
     return may_act(case) and (case.verdict.confidence is Confidence.PROVEN or case.rule.act_on is Confidence.LIKELY)
 
 
-def is_in_weekly_summary(case: Case, action: StepName) -> bool:
-    """Whether only the weekly summary tells its owner: daily stops and starts by office hours."""
-    return action is StepName.START or (action is StepName.STOP and is_stopped_by_hours(case))
-
-
 def is_unconfirmed(act: Act | None, now: datetime) -> bool:
     """Whether an action was requested so recently that its result may not show yet."""
-    return act is not None and act.at <= now < act.at + CONFIRM_WITHIN
+    return act is not None and act.at <= now < act.at + idle_period.CONFIRM_WITHIN
 
 
 def manual_start_at(case: Case, now: datetime) -> datetime | None:
@@ -143,7 +113,7 @@ def was_stopped_by_reaper(case: Case, act: Act | None) -> bool:
         return False
     if act.action is StepName.START and act.result is Result.FAILED:
         return changed is None or changed <= act.at  # the reaper had stopped it before it tried that start
-    return act.action is StepName.STOP and (changed is None or changed <= act.at + CONFIRM_WITHIN)
+    return act.action is StepName.STOP and (changed is None or changed <= act.at + idle_period.CONFIRM_WITHIN)
 
 
 def is_left_stopped(case: Case, record: Record) -> bool:

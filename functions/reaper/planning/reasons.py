@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from reaper import idle_period
-from reaper.calendars.adding import freeze_at
 from reaper.case import Case
 from reaper.duration import format_duration
-from reaper.model import Resource, Rule, StepName
-from reaper.planning.possible_actions import is_native, manual_start_at
+from reaper.model import StepName
+from reaper.planning.possible_actions import manual_start_at
 from reaper.policy import office_hours
 from reaper.record import Act
-from reaper.text import count_noun
-
-PARTICIPLES = {StepName.STOP: "stopped", StepName.DELETE: "deleted", StepName.START: "started"}
-"""The participle of an action if the kind has none of its own."""
-
-
-def participle(resource: Resource, action: StepName) -> str:
-    """Completes `it was ...`, without the words of its kind."""
-    return "switched to its own idle shutdown" if is_native(resource, action) else PARTICIPLES.get(action, action.value)
+from reaper.words import ago_text
 
 
 def nothing_to_do_because(case: Case, act: Act | None) -> str:
@@ -34,20 +25,6 @@ def nothing_to_do_because(case: Case, act: Act | None) -> str:
 def unconfirmed_because(act: Act | None) -> str:
     """Why an action that was just requested is left to finish."""
     return f"{act.action if act else StepName.STOP} requested; the next sweep checks the result"
-
-
-def frozen_because(rule: Rule, now: datetime) -> str | None:
-    """Why nothing is stopped or deleted under the rule now: a freeze, or a calendar that can't be read."""
-    if rule.waits_because:
-        return f"nothing is stopped or deleted because {rule.waits_because}"
-    freeze = freeze_at(rule.freezes, now)
-    return f"frozen by {freeze.calendar} until {freeze.end.astimezone(UTC):%Y-%m-%d %H:%M} UTC" if freeze else None
-
-
-def grace_words(rule: Rule) -> str:
-    """`3 days`, or `2 business days (germany)`."""
-    days = rule.business_days
-    return f"{count_noun(days.count, 'business day')} ({days.calendar})" if days else format_duration(rule.grace)
 
 
 def manual_start_because(case: Case, now: datetime) -> str | None:
@@ -67,9 +44,3 @@ def outside_hours_because(case: Case, now: datetime) -> str | None:
     if hours is None or StepName.START in case.blocked or now - since >= case.rule.remind_every:
         return None
     return None if office_hours.were_open_between(hours, since, now) else "it hasn't been silent through its office hours"
-
-
-def ago_text(when: datetime, now: datetime) -> str:
-    """`2 days ago`."""
-    length = max(now - when, timedelta())  # the other clock may be a little ahead
-    return f"{format_duration(length)} ago"

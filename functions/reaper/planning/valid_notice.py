@@ -12,7 +12,7 @@ from datetime import datetime
 
 from reaper import idle_period
 from reaper.calendars.adding import add_length
-from reaper.case import Case
+from reaper.case import Case, is_stopped_by_hours
 from reaper.model import AnnouncedAction, Ceiling, State
 from reaper.planning import dates, possible_actions
 from reaper.record import Notice, Record, Snooze, Snoozes
@@ -55,7 +55,7 @@ def void_because(
     if not because and announces:
         because = _not_allowed_because(case, notice)
     # A resource with office hours is used every day, and one mail about it is enough for a while.
-    by_hours = possible_actions.is_stopped_by_hours(case) and notice.action is None
+    by_hours = is_stopped_by_hours(case) and notice.action is None
     if not because and not by_hours and not idle_period.is_about_hours(notice):
         because = _idle_period_over_because(case, record, sent, now)
         if notice.action is not None and any(at and at > sent for at in lapsed):

@@ -18,7 +18,6 @@ from reaper.ledger.rows import HistoryEntry
 from reaper.model import Ceiling, Confidence, NextAction, Role, State, StepName
 from reaper.pending import lookup
 from reaper.planning import possible_actions
-from reaper.planning.reasons import frozen_because
 from reaper.policy import rules
 from reaper.policy.schema import Policy
 from reaper.policy.tags import TAG_PREFIX
@@ -27,6 +26,7 @@ from reaper.report.coverage_map import place_text
 from reaper.report.json import finding_json, utc_text
 from reaper.report.saved import SavedFinding, SavedReport, SavedRun
 from reaper.text import Currency, clean_line, format_usd
+from reaper.words import frozen_because
 
 MAX_SUGGESTIONS = 3
 MAX_FREEZES = 5

@@ -17,8 +17,8 @@ from typing import NamedTuple
 from reaper import idle_period
 from reaper.case import Case, Price
 from reaper.finding import Finding, is_done
+from reaper.idle_period import CONFIRM_WITHIN
 from reaper.model import ENDING_ACTIONS, BilledPart, Result, State, StepName, Target
-from reaper.planning.possible_actions import CONFIRM_WITHIN
 from reaper.planning.valid_notice import void_because
 from reaper.policy.tags import tag_values
 from reaper.record import NO_RECORD, NO_SNOOZES, Record, Snooze, Snoozes

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from reaper import urls
+from reaper.case import is_stopped_by_hours
 from reaper.errors import SettingsError
 from reaper.finding import Finding
 from reaper.ledger.rows import Visit, VisitResource
@@ -93,7 +94,7 @@ def link_address(base: str, token: str) -> str:
 def _may_be_kept(finding: Finding) -> bool:
     """Whether it is idle or gets a notice about office hours, and wasn't acted on, or something is to follow."""
     has_notice = finding.step.name in {StepName.WARN, StepName.REMIND}
-    by_hours = has_notice and possible_actions.is_stopped_by_hours(finding.case)
+    by_hours = has_notice and is_stopped_by_hours(finding.case)
     return possible_actions.can_be_kept(finding) and (finding.case.verdict.state is State.IDLE or by_hours)
 
 
