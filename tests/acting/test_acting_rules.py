@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,6 +16,8 @@ from fakes.fake_cloud import STARTABLE
 from fakes.fake_deployment import POLICY, FakeDeployment, finding_of, only, policy
 from fakes.records import a_record
 from reaper.ledger import lease
+from reaper.ledger.ledger import update_record
+from reaper.ledger.store import Category
 from reaper.model import Mode, Result, StepName
 from reaper.notices.message import Audience
 from reaper.record import Snooze
@@ -58,14 +61,38 @@ def at_first_call(deployment: FakeDeployment, what: Callable[[], None]) -> None:
     deployment.cloud.before_call = before_call
 
 
+def disowned(deployment: FakeDeployment, name: str) -> None:
+    """Its owner says that it isn't theirs."""
+    snooze = Snooze(disowned_by="lee@example.com", disowned_at=deployment.now)
+    assert deployment.ledger.write_snooze(deployment.cloud.id(name), snooze, 0, deployment.now)
+
+
+def unreadable_snooze(deployment: FakeDeployment, name: str) -> None:
+    """A snooze of it that nobody can read."""
+    snoozed(deployment, name)
+    rows = deployment.ledger.memory_store.rows  # type: ignore[attr-defined]
+    [key] = [key for key in rows if (key.category, key.name) == (Category.SNOOZE, deployment.cloud.id(name))]
+    rows[key] = replace(rows[key], columns={"document": "{"})
+
+
 @pytest.mark.parametrize("name", ["host", "inner"])
-def test_a_snooze_between_two_calls_ends_the_action(name: str):
+@pytest.mark.parametrize("say", [snoozed, disowned, unreadable_snooze])
+def test_what_a_person_says_between_two_calls_ends_the_action(name: str, say: Callable[[FakeDeployment, str], None]):
     deployment = on_a_host()
-    at_first_call(deployment, lambda: snoozed(deployment, name))
+    at_first_call(deployment, lambda: say(deployment, name))
     finding = finding_of(deployment.sweep(), "inner")
     assert (finding.outcome.result, finding.outcome.begun, deployment.cloud.log) == (Result.REFUSED, True, [])
     assert "interrupted" in str(finding.outcome.because)
     assert deployment.cloud.things["inner"].minimum == 2
+
+
+def test_another_write_of_its_record_between_two_calls_ends_the_action():
+    deployment = on_a_host()
+    id_ = deployment.cloud.id("inner")
+    change = partial(replace, seen_idle_at=deployment.now - HOUR)
+    at_first_call(deployment, lambda: update_record(deployment.ledger, id_, change, deployment.now))
+    assert finding_of(deployment.sweep(), "inner").outcome.result is Result.REFUSED
+    assert (deployment.cloud.log, deployment.cloud.things["inner"].minimum) == ([], 2)
 
 
 def test_a_row_that_cannot_be_read_between_two_calls_ends_the_action():
