@@ -18,12 +18,12 @@ from reaper.calendars.terms import BusinessDays, Freeze, Hours
 from reaper.case import Blocked, Case
 from reaper.finding import Step
 from reaper.model import ENDING_ACTIONS, AnnouncedAction, Ceiling, State, StepName
+from reaper.planning.accepted import after_notice
 from reaper.planning.coming import next_action
 from reaper.planning.dates import action_due_at, earliest_action_at, enrolled_since, forced_stop_at, hours_digest
 from reaper.planning.valid_notice import void_because
 from reaper.policy import office_hours
 from reaper.record import NO_SNOOZES, Record
-from reaper.record_updates import after_notice
 
 BOTH = {StepName.STOP: None, StepName.DELETE: None}
 RUNNING = {StepName.STOP: None, StepName.START: Blocked(because="it is running already", already_done=True)}

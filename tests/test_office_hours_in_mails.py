@@ -12,11 +12,10 @@ from fakes.fake_cloud import KIND, STARTABLE
 from fakes.fake_deployment import POLICY, FakeDeployment, only, policy
 from fakes.judged_cases import case, move
 from fakes.records import a_record
-from reaper import record_updates
 from reaper.case import Blocked
 from reaper.model import AnnouncedAction, Mode, Result, State, StepName
 from reaper.notices.message import Audience
-from reaper.planning import dates, possible_actions
+from reaper.planning import accepted, dates, possible_actions
 from reaper.policy import office_hours
 from reaper.record import NO_SNOOZES
 
@@ -88,7 +87,7 @@ def test_resource_recreated_since_the_reapers_stop_is_not_started():
 def test_enrolment_survives_hours_that_are_briefly_not_the_rules():
     record = a_record(warned_at=MONDAY, announced=AnnouncedAction.HOURS, hours=dates.hours_digest(OFFICE))
     unpriced = case(State.ACTIVE, hours=replace(OFFICE, by_rule=False), in_doubt=True, acts={StepName.STOP: None})
-    updated = record_updates.after_judging(unpriced, record, NO_SNOOZES, MONDAY + DAY)
+    updated = accepted.after_judging(unpriced, record, NO_SNOOZES, MONDAY + DAY)
     assert dates.enrolled_since(case(hours=OFFICE), updated.notice) == MONDAY
 
 

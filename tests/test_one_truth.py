@@ -11,11 +11,11 @@ import pytest
 
 from fakes.builders import DAY, HOUR, NOW
 from fakes.fake_deployment import FakeDeployment, finding_of
+from fakes.mails import notice_item
 from fakes.sample_findings import occasion
 from reaper.duration import short_duration
 from reaper.finding import Finding, Report
 from reaper.model import Mode, State, StepName
-from reaper.notices.item import notice_item
 from reaper.report import csv, html, markdown, text
 from reaper.report.json import finding_json
 from reaper.snooze.links import LinkSigner, open_visit

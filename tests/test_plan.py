@@ -12,9 +12,9 @@ from fakes.records import a_record
 from reaper.case import may_act
 from reaper.finding import Step
 from reaper.model import Ceiling, State, StepName, Verdict
+from reaper.planning.accepted import after_notice
 from reaper.planning.dates import valid_notice_at
 from reaper.record import Claim, ManifestReference, Record, Snooze, Snoozes
-from reaper.record_updates import after_notice
 
 WARN = Step(name=StepName.WARN, because="idle")
 

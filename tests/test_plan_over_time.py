@@ -12,9 +12,9 @@ from fakes.records import known
 from reaper.case import Case, may_act
 from reaper.finding import Step
 from reaper.model import Ceiling, State, StepName
+from reaper.planning.accepted import after_notice
 from reaper.planning.dates import CLOCK_JITTER, valid_notice_at
 from reaper.record import Record, Snooze
-from reaper.record_updates import after_notice
 
 moments = st.none() | st.integers(-90 * 24, 40 * 24).map(lambda hours: NOW + hours * HOUR)
 recalled = st.builds(

@@ -13,15 +13,17 @@ from hypothesis import strategies as st
 from fakes.builders import DAY, HOUR, NOW
 from fakes.fake_deployment import POLICY, FakeDeployment, policy
 from fakes.judged_cases import case, step_of
+from fakes.mails import next_sentence
 from fakes.records import a_record, an_act, changed, known
 from reaper.calendars.terms import Hours
 from reaper.case import Blocked, Case
-from reaper.finding import Finding, Outcome, Step
+from reaper.finding import Finding, Outcome, Step, follow_up
 from reaper.model import AnnouncedAction, Confidence, Mode, Result, State, StepName
-from reaper.notices.forecast import NoticeContext, next_sentence
+from reaper.notices.forecast import NoticeContext
 from reaper.notices.message import Audience
 from reaper.planning.coming import next_action
-from reaper.planning.possible_actions import announced_by_mail, strongest_action
+from reaper.planning.possible_actions import strongest_action
+from reaper.planning.standing import with_follow_ups
 from reaper.policy.schema import Owners
 from reaper.record import Record, Snoozes
 
@@ -125,7 +127,8 @@ def noticed(of: Case, step: StepName, **fields: Any) -> Finding:
 def test_mails_name_the_delete_only_if_it_can_follow_the_stop(fields: dict[str, Any], announced: StepName | None):
     of = left_over(**{"acts": {StepName.STOP: None, StepName.DELETE: None}, **fields})
     context = NoticeContext(now=NOW, mode=Mode.ENFORCE, owners=Owners())
-    assert announced_by_mail(noticed(of, StepName.STOP)) is announced
+    followed = follow_up(with_follow_ups(noticed(of, StepName.STOP), NOW))
+    assert (followed[0] if followed else None) is announced
     assert ("It will be deleted on or after" in next_sentence(noticed(of, StepName.STOP), context)) is bool(announced)
     if of.rule.protected_because is None:
         assert ("deleted, not before Tue 8 Dec" in next_sentence(noticed(of, StepName.WARN), context)) is bool(announced)

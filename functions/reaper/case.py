@@ -8,6 +8,8 @@ from datetime import datetime
 
 from reaper.model import Ceiling, Resource, Role, Rule, State, Status, StepName, Verdict
 
+WANTED_ACTIONS = {Ceiling.STOP: (StepName.STOP,), Ceiling.DELETE: (StepName.DELETE, StepName.STOP)}
+"""The actions of each ceiling, the strongest first."""
 OWN = "reaper"
 """The cloud of coverage rows about the reaper itself."""
 
@@ -158,3 +160,16 @@ def is_stopped_by_hours(case: Case) -> bool:
 def is_in_weekly_summary(case: Case, action: StepName) -> bool:
     """Whether only the weekly summary tells its owner: daily stops and starts by office hours."""
     return action is StepName.START or (action is StepName.STOP and is_stopped_by_hours(case))
+
+
+def wanted_actions(case: Case) -> tuple[StepName, ...]:
+    """The actions that the policy leads to, the strongest first. By `then` it is a delete, once a stop has nothing left to do."""
+    wanted, stop = WANTED_ACTIONS.get(case.rule.action, ()), case.blocked.get(StepName.STOP)
+    if stop and stop.already_done and may_be_followed(case):
+        return (StepName.DELETE,)
+    return (StepName.STOP,) if wanted and case.rule.hours else wanted
+
+
+def may_be_followed(case: Case) -> bool:
+    """Whether `then` deletes what a stop leaves. Something must still be paid for: what costs nothing is left alone."""
+    return case.rule.delete_after is not None and case.stop_leaves_cost and StepName.DELETE in case.blocked

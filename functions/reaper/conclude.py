@@ -17,7 +17,7 @@ from reaper.calendars.resolve import calendar_rows
 from reaper.case import Coverage
 from reaper.coverage import add_failure_row, failure_row
 from reaper.errors import ReaperError, SettingsError
-from reaper.finding import PLANNED, Finding, Outcome, Report, Step, is_action, judged_case, left_alone
+from reaper.finding import PLANNED, Finding, Outcome, Report, Step, follow_up, is_action, judged_case, left_alone
 from reaper.handover import Acted, Decided, Observed
 from reaper.ledger.lease import RunLeases
 from reaper.ledger.ledger import RETENTION, Ledger
@@ -48,10 +48,9 @@ from reaper.notices.summary_mail import send_admin_summary
 from reaper.pending import intents
 from reaper.pending.intents import own_outcome
 from reaper.pending.unfinished import Unfinished, untold_finding
-from reaper.planning import possible_actions
 from reaper.planning.breaker import record_statistics
 from reaper.policy import send_window
-from reaper.record import Record, act_of
+from reaper.record import Record, act_of, snoozed_because
 from reaper.report.run_report import finding_key, join_findings, run_coverage, run_report, with_record
 from reaper.savings.record import Sweep, record_savings
 from reaper.text import clean_line
@@ -111,7 +110,8 @@ def _conclude_run(
     told, errors = told_acts([each.act for each in earlier], mails.known, mails.ledger)
     untold = {each.act.id: each for each in earlier if each.act.id not in told}
     cases = {id_: judged_case(finding) for id_, finding in mails.decided.items()}
-    untold_findings = {id_: _with_snooze(untold_finding(each, cases.get(id_)), mails) for id_, each in untold.items()}
+    follows_at = mails.now if mails.run.mode.announces else None
+    untold_findings = {id_: _with_snooze(untold_finding(each, cases.get(id_), follows_at), mails) for id_, each in untold.items()}
     mails = mails.after(Part(errors=errors), _left_for_late_mails(untold, untold_findings, mails))
     may_notify = mails.recalled is not None and not context.outcomes_only
     due = {id_: f for id_, f in mails.decided.items() if f.needs_summary and may_notify}
@@ -190,11 +190,12 @@ def _as_recalled(finding: Finding, mails: NoticeRound) -> Finding:
 
 
 def _with_snooze(finding: Finding, mails: NoticeRound) -> Finding:
-    """The finding of an action on what is snoozed now as one on a protected resource: its mail announces nothing that follows."""
+    """The finding of an action without what follows, if its resource is snoozed now: its mail announces nothing."""
     case, now = finding.case, mails.context.clock()
     is_read = is_action(finding) and not mails.known.is_unreadable(*remembered_ids(case.resource))
-    because = possible_actions.snoozed_because(case, mails.known.snoozes(case.resource), now) if is_read else None
-    return replace(finding, case=replace(case, rule=replace(case.rule, protected_because=because))) if because else finding
+    if not (is_read and snoozed_because(mails.known.snoozes(case.resource), case.resource.created, now)):
+        return finding
+    return replace(finding, rest_at=None, delete_at=None)
 
 
 def _left_for_late_mails(untold: Mapping[str, Unfinished], about: Mapping[str, Finding], mails: NoticeRound) -> Part:
@@ -241,7 +242,7 @@ def _must_wait(finding: Finding, mails: NoticeRound) -> bool:
     record, is_unread = finding.record or Record(), mails.recalled is None
     is_own = record.act is not None and record.act.run == mails.run.id
     is_interrupted = is_own and record_updates.is_interrupted(record)
-    return is_interrupted or (is_unread and possible_actions.announced_by_mail(finding) is not None)
+    return is_interrupted or (is_unread and follow_up(finding) is not None)
 
 
 def _send_summaries(summaries: Mapping[str, Finding], notices: NoticeContext, mails: NoticeRound) -> list[Part]:

@@ -40,7 +40,7 @@ from reaper.pending.unfinished import Unfinished
 from reaper.planning import breaker, coming, dates, holding
 from reaper.planning.breaker import PlaceCounts
 from reaper.planning.holding import Known, Swept
-from reaper.planning.standing import stand
+from reaper.planning.standing import stand, with_announcement
 from reaper.policy import owners, send_window
 from reaper.policy.schema import Policy
 from reaper.record import NO_RECORD, Record, Snoozes
@@ -385,4 +385,5 @@ def _with_next(finding: Finding, known: Known, unusual: Collection[KindInTarget]
     record = replace(known[case.resource.id][0], notice=finding.notice) if finding.record_version is not None else NO_RECORD
     following = coming.next_action(case, record, now, step if is_kept else None, currency, notice_at)
     finding = plan_file.narrow_to_plan(finding, agreed) if agreed else finding
+    finding = with_announcement(finding, now) if phase.run.mode.announces else finding
     return replace(finding, next=following, could=coming.possible_action(case, notice_at))

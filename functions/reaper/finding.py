@@ -51,12 +51,29 @@ PLANNED = Outcome(result=Result.PLANNED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Announcement:
+    """What a message about a resource says will be done, and not before when.
+
+    `by_hours`: the message is about its office hours as such; `at` is when they begin to count. `forced_at`: when they stop it today although it
+    is in use. `then_at`: when `then` deletes what that stop leaves, at the earliest.
+    """
+
+    action: StepName
+    at: datetime
+    by_hours: bool = False
+    forced_at: datetime | None = None
+    then_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """Where one resource stands, and what this run does about it: a line of the report. Fields only; `planning.standing` computes them.
 
     `case` has the verdict to report; `judged` is that of the evidence, if it differs: while it is snoozed, or soon after a call of the reaper's.
     `idle_since`, `idle_for` and `wasted_usd` are those of its whole idle period, as far as the ledger knows it; None unless it is idle.
-    `notice`: the last one, if it counts. `due_at`: when the action falls due that it announced.
+    `notice`: the last one, if it counts. `due_at`: when the action falls due that it announced. `announced`: what a message of this run about it
+    announces, if actions are announced. `rest_at`: when the rest of its action follows if only a part of it is done; `delete_at`: when `then`
+    deletes what it leaves. Both are the earliest times, and None if nothing follows.
 
     `record_version`: the version of its record when this was decided; None if nothing about it may be written. `snoozes`: what protected it then.
     `is_blocked`: an interrupted action, or a first notice that isn't sent, blocks whatever the plan leads to. `needs_summary`: its weekly summary
@@ -76,6 +93,9 @@ class Finding:
     wasted_usd: float | None = None
     notice: Notice | None = None
     due_at: datetime | None = None
+    announced: Announcement | None = None
+    rest_at: datetime | None = None
+    delete_at: datetime | None = None
     record_version: int | None = None
     snoozes: Protections = ()
     is_blocked: bool = False
@@ -119,6 +139,20 @@ def is_action(finding: Finding) -> bool:
 def is_done(finding: Finding) -> bool:
     """Whether the reaper itself changed it; a resource that was already stopped or gone doesn't count."""
     return is_action(finding) and finding.outcome.result is Result.DONE and not finding.outcome.already_done
+
+
+def follow_up(finding: Finding) -> tuple[StepName, datetime] | None:
+    """What follows its action, now that it is done, and from when on: the rest of it, or a delete by `then`. None if nothing does."""
+    if finding.outcome.result is not Result.DONE:
+        return None
+    if finding.outcome.part_done is not None:
+        return (finding.step.name, finding.rest_at) if finding.rest_at else None
+    return (StepName.DELETE, finding.delete_at) if finding.delete_at else None
+
+
+def can_be_kept(finding: Finding) -> bool:
+    """Whether its owner can still keep it: it wasn't acted on, or something follows."""
+    return not is_action(finding) or follow_up(finding) is not None
 
 
 def saved_usd_per_hour(finding: Finding) -> float:

@@ -12,11 +12,9 @@ from datetime import datetime, timedelta
 from reaper.case import Case
 from reaper.duration import format_duration
 from reaper.model import AnnouncedAction, Resource, Result, State, StepName, Verdict
-from reaper.record import Claim, Correction, Notice, Record
+from reaper.record import MAX_CLOCK_SKEW, Claim, Correction, Notice, Record
 
 HOUR = timedelta(hours=1)
-MAX_CLOCK_SKEW = timedelta(minutes=10)
-"""A notice dated further ahead than this was written by a wrong clock and doesn't count."""
 VOID_AHEAD = timedelta(days=7)
 """A time further ahead than this is void, so that one run with a wrong clock doesn't keep a resource from everything for years."""
 CONFIRM_WITHIN = timedelta(hours=1)

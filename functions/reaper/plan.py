@@ -25,18 +25,10 @@ from reaper.planning.dates import (
     next_summary_at,
     valid_notice_at,
 )
-from reaper.planning.possible_actions import (
-    is_forced,
-    is_snoozed,
-    is_unconfirmed,
-    may_start,
-    snooze_sentence,
-    strongest_action,
-    was_stopped_by_reaper,
-)
+from reaper.planning.possible_actions import is_forced, is_unconfirmed, may_start, strongest_action, was_stopped_by_reaper
 from reaper.planning.valid_notice import without_void_notice
 from reaper.policy import office_hours
-from reaper.record import Notice, Record, Snoozes
+from reaper.record import Notice, Record, Snoozes, is_snoozed, snooze_sentence
 from reaper.words import ago_text, frozen_because, plain_participle
 
 
@@ -80,7 +72,7 @@ def _no_step_because(case: Case, record: Record, snoozes: Snoozes, now: datetime
     """Why neither a notice nor an action is considered at all."""
     if not may_act(case) and not (acting and (is_forced(case, now) or _is_enrolled(case, record.notice))):
         return reasons.nothing_to_do_because(case, record.act)
-    if is_snoozed(case, snoozes.own, now):
+    if is_snoozed(snoozes.own, case.resource.created, now):
         return snooze_sentence(snoozes.own)
     if not acting and has_announced_action(case, record, now):
         return "the owner already has a notice that announces an action, and this run announces none"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
 from reaper.model import AnnouncedAction, Resource, Result, StepName
@@ -22,6 +22,8 @@ class _Aware:
 
 Time = Annotated[datetime, _Aware()]
 """A time with a zone, in a document."""
+MAX_CLOCK_SKEW = timedelta(minutes=10)
+"""A notice dated further ahead than this was written by a wrong clock and doesn't count."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,3 +176,28 @@ class Snoozes:
 
 
 NO_RECORD, NO_SNOOZES = Record(), Snoozes()
+
+
+def snoozed_because(snoozes: Snoozes, created: datetime | None, now: datetime) -> str | None:
+    """The sentence about the snooze in effect, if any. That of its host protects it, too. `created`: when the resource was created."""
+    if is_snoozed(snoozes.own, created, now):
+        return snooze_sentence(snoozes.own)
+    is_by_host = snoozes.host.until is not None and snoozes.host.until > now
+    return f"its host is {snooze_sentence(snoozes.host)}" if is_by_host else None
+
+
+def is_snoozed(snooze: Snooze, created: datetime | None, now: datetime) -> bool:
+    """Whether a snooze is in effect. A snooze from before the resource was created was for another one with the same ID."""
+    return snooze.until is not None and snooze.until > now and not is_recreated(snooze, created)
+
+
+def is_recreated(snooze: Snooze, created: datetime | None) -> bool:
+    """Whether the resource was created after its snooze, under an ID that another resource had."""
+    return snooze.at is not None and created is not None and created > snooze.at + MAX_CLOCK_SKEW
+
+
+def snooze_sentence(snooze: Snooze) -> str:
+    """The sentence about a snooze that is in effect."""
+    until = snooze.until.astimezone(UTC) if snooze.until else None
+    reason = f": {snooze.reason}" if snooze.reason else ""
+    return f"snoozed until {until:%Y-%m-%d %H:%M} UTC by {snooze.by or 'someone'}{reason}"

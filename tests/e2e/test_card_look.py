@@ -12,10 +12,10 @@ import pytest
 
 from e2e.test_mail_look import CHROMIUM, admin_mail, browser, owner_mail, sync
 from fakes.builders import NOW
+from fakes.mails import compose_summary
 from fakes.sample_reports import hostile
 from reaper.cli import sample
 from reaper.notices import chat_card
-from reaper.notices.admin_summary import compose_summary
 from reaper.notices.message import WORD_JOINER, Message
 
 assert sync

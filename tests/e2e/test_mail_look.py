@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from fakes import mails
 from fakes.builders import NOW
 from reaper.case import Coverage
 from reaper.cli import sample
 from reaper.finding import FinishedRun, Report
 from reaper.model import Mode, Status
-from reaper.notices import owner_notice
 from reaper.notices.admin_summary import admin_summary
 from reaper.notices.message import Message
 
@@ -32,7 +32,7 @@ PICTURE = "PICTURES"
 
 def owner_mail() -> Message:
     """The sample as the real notice that it shows."""
-    [made] = owner_notice.owner_notices(
+    [made] = mails.owner_notices(
         sample.sample_findings("dana@example.com", NOW),
         sample.sample_context("dana@example.com", NOW, "ml-admins@example.com"),
     )

@@ -6,12 +6,11 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from fakes.builders import DAY, NOW, resource, rule
-from reaper import record_updates
 from reaper.case import Case
 from reaper.finding import Step
 from reaper.model import Confidence, State, StepName, Verdict
 from reaper.plan import plan_step
-from reaper.planning import possible_actions
+from reaper.planning import accepted, possible_actions
 from reaper.planning.valid_notice import without_void_notice
 from reaper.record import NO_SNOOZES, Record, Snoozes
 
@@ -56,7 +55,7 @@ def move(of: Case, known: Known | None = None, now: datetime = NOW) -> StepName:
 
 def after_judging(of: Case, known: Known, now: datetime = NOW, **run: Any) -> Record:
     """The record once its verdict is known."""
-    return record_updates.after_judging(of, *_both(known), now, **run)
+    return accepted.after_judging(of, *_both(known), now, **run)
 
 
 def with_snooze(of: Case, known: Known, now: datetime = NOW) -> Case:

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from fakes.mails import compose_summary
 from fakes.sample_findings import NOW, finding, occasion, report
 from reaper.errors import CloudError, Reason
 from reaper.finding import Outcome
 from reaper.model import Mode, Result, StepName
-from reaper.notices.admin_summary import admin_summary, compose_summary
+from reaper.notices.admin_summary import admin_summary
 from reaper.notices.summary_mail import send_audit_summary
 from reaper.policy.channel_settings import Folder, Smtp
 

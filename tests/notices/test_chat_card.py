@@ -14,6 +14,7 @@ import pytest
 
 from fakes.builders import DAY, NOW, resource, rule
 from fakes.fake_deployment import POLICY, FakeDeployment, policy
+from fakes.mails import compose_summary, owner_notices
 from fakes.sample_findings import finding, occasion, only, report
 from fakes.sample_reports import hostile
 from fakes.saved_money import save
@@ -22,9 +23,7 @@ from reaper.case import Blocked
 from reaper.cli import sample
 from reaper.model import Mode, StepName
 from reaper.notices import chat_card
-from reaper.notices.admin_summary import compose_summary
 from reaper.notices.message import Message
-from reaper.notices.owner_notice import owner_notices
 from reaper.snooze import links
 from reaper.snooze.links import LinkSigner
 

@@ -101,7 +101,7 @@ def test_the_mail_says_what_its_reader_needs_and_has_no_owners_link():
     shown = unescape(re.sub(r"<[^>]+>", "", mail.html))
     for part in (
         "1 idle ML resource costs $33.79 a day",
-        "$473 wasted since Sat 21 Nov.",
+        "$947 wasted since Sat 7 Nov.",
         "Its owner was notified and reminded, and it's still idle.",
         "it moves no date, and nothing is stopped because of it",
         "Ask the owner whether it's still needed.",

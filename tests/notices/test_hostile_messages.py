@@ -10,12 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from fakes import mails
 from fakes.builders import NOW, resource, rule
 from fakes.sample_findings import finding, occasion, only, report
 from reaper.case import Coverage, Evidence, Owner
 from reaper.finding import Finding
 from reaper.model import Role, Status, Target
-from reaper.notices import item, owner_notice
+from reaper.notices import item
 from reaper.notices.admin_summary import admin_summary
 from reaper.notices.message import Message, is_plain_address
 
@@ -66,7 +67,7 @@ def test_hostile_text_changes_no_markup_and_leaves_no_marks(text: str):
     harmless = replace(gap, account="x", region="x", missing="x", error="x")
     made, calm = (
         [
-            only(owner_notice.owner_notices([hostile(t)], occasion())),
+            only(mails.owner_notices([hostile(t)], occasion())),
             admin_summary(report(hostile(t), coverage=(g,)), occasion(), None, [t]),
         ]
         for t, g in ((text, gap), ("x", harmless))
@@ -88,7 +89,7 @@ def test_hostile_text_changes_no_markup_and_leaves_no_marks(text: str):
     "text", [HOSTILE, "=cmd()|' /C calc'!A0", "\u202eevil", "a" * 10_000, "\ud800", "{{ 7*7 }}"], ids=lambda t: ascii(t)[:30]
 )
 def test_known_attacks_come_out_harmless(text: str):
-    message = only(owner_notice.owner_notices([hostile(text)], occasion()))
+    message = only(mails.owner_notices([hostile(text)], occasion()))
     summary = admin_summary(report(hostile(text)), occasion())
     assert summary is not None
     for one in (message, summary):
@@ -101,7 +102,7 @@ def test_known_attacks_come_out_harmless(text: str):
 
 
 def test_no_mail_asks_for_anything_from_the_network():
-    message = only(owner_notice.owner_notices([finding()], occasion()))
+    message = only(mails.owner_notices([finding()], occasion()))
     summary = admin_summary(report(finding()), occasion())
     assert summary is not None
     for page in (message.html, summary.html):

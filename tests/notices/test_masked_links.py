@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
+from fakes import mails
 from fakes.sample_findings import finding, occasion, only, report
 from notices.test_hostile_messages import hostile
-from reaper.notices import owner_notice
 from reaper.notices.admin_summary import admin_summary
 from reaper.notices.channels.webhook import message_json
 from reaper.notices.message import without_markup
@@ -79,7 +79,7 @@ def test_no_text_becomes_a_link_or_a_mention(text: str):
 def test_no_name_tag_or_reason_puts_markup_into_a_message(attack: str):
     summary = admin_summary(report(hostile(attack)), occasion(), None, [attack])
     assert summary is not None
-    for message in (only(owner_notice.owner_notices([hostile(attack)], occasion())), summary):
+    for message in (only(mails.owner_notices([hostile(attack)], occasion())), summary):
         message_parts = message_json(message)
         for part in (message_parts["subject"], message_parts["text"]):
             assert "](" not in part
@@ -137,5 +137,5 @@ def test_the_reapers_own_words_are_unchanged(text: str):
 
 
 def test_the_reapers_own_message_is_posted_unchanged():
-    message = only(owner_notice.owner_notices([finding()], occasion()))
+    message = only(mails.owner_notices([finding()], occasion()))
     assert message_json(message)["text"] == message.text

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
+from fakes import mails
 from fakes.builders import DAY, NOW, resource, rule
 from fakes.sample_findings import finding, occasion, only, report
 from reaper.case import Coverage
 from reaper.finding import Finding, Outcome, Report
 from reaper.model import AnnouncedAction, Mode, Result, State, Status, StepName
-from reaper.notices import admin_summary, owner_notice
+from reaper.notices import admin_summary
 from reaper.notices.message import MAX_SHORT_SUBJECT
 from reaper.planning import dates
 from reaper.policy import office_hours
@@ -40,18 +41,22 @@ def _in_hours(name: str, *, force: bool = False, **fields: Any) -> Finding:
 
 def _subject(*findings: Finding) -> str:
     """Of the one mail about them, to an owner who has known of the office hours for three days."""
-    enrolled = {
-        f.case.resource.id: Notice(
-            warned_at=EVENING - 3 * DAY,
-            action=AnnouncedAction.HOURS,
-            hours=dates.hours_digest(f.case.rule.hours),
-            to=f.case.owner.address,
-            receipt="r",
+    enrolled = [
+        replace(
+            f,
+            notice=Notice(
+                warned_at=EVENING - 3 * DAY,
+                action=AnnouncedAction.HOURS,
+                hours=dates.hours_digest(f.case.rule.hours),
+                to=f.case.owner.address,
+                receipt="r",
+            ),
         )
-        for f in findings
         if f.case.rule.hours and f.step.name is StepName.REMIND
-    }
-    return only(owner_notice.owner_notices(findings, occasion(now=EVENING, notified=enrolled))).subject
+        else f
+        for f in findings
+    ]
+    return only(mails.owner_notices(enrolled, occasion(now=EVENING))).subject
 
 
 def test_a_stop_in_use_is_not_hidden_by_a_past_stop():

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from fakes.builders import DAY, NOW, resource, rule
+from fakes.mails import notice_item, owner_notices
 from fakes.sample_findings import CLIPPED, finding, occasion, only, report
 from reaper.case import Evidence
 from reaper.finding import Finding, Outcome
 from reaper.model import AnnouncedAction, Ceiling, Confidence, Mode, Result, Role, State, StepName
-from reaper.notices import item, owner_notice
+from reaper.notices import item
 from reaper.notices.admin_summary import admin_summary
 from reaper.notices.forecast import NoticeContext, OpenVisit
-from reaper.notices.item import notice_item
 from reaper.notices.message import ABOUT, Audience, is_deliverable
 from reaper.notices.owner_notice import MAX_DETAILED, MAX_ROWS
 from reaper.planning import dates
@@ -41,7 +41,7 @@ def linked(base: str = "https://keep.example.com") -> OpenVisit:
 
 def test_every_owner_gets_one_message_about_their_own():
     findings = [finding("a"), finding("b", address="dana@example.com"), finding("c", address="Lee@example.com")]
-    by_address = {m.to.lower(): m for m in owner_notice.owner_notices(findings, occasion())}
+    by_address = {m.to.lower(): m for m in owner_notices(findings, occasion())}
     assert set(by_address) == {"lee@example.com", "dana@example.com"}
     assert [i.rpartition("/")[2] for i in by_address["lee@example.com"].resource_ids] == ["a", "c"]
     assert "churn" not in by_address["dana@example.com"].text
@@ -49,12 +49,12 @@ def test_every_owner_gets_one_message_about_their_own():
 
 @pytest.mark.parametrize("move", [StepName.NONE, StepName.HOLD])
 def test_no_reportable_finding_means_no_message(move: StepName):
-    assert owner_notice.owner_notices([finding(move=move)], occasion()) == []
-    assert owner_notice.owner_notices([], occasion()) == []
+    assert owner_notices([finding(move=move)], occasion()) == []
+    assert owner_notices([], occasion()) == []
 
 
 def test_an_address_outside_the_domains_is_never_mailed():
-    message = only(owner_notice.owner_notices([finding(address="lee@evil.example")], occasion()))
+    message = only(owner_notices([finding(address="lee@evil.example")], occasion()))
     assert message.to == "ml-admins@example.com"
     assert "with no known owner" in message.subject
 
@@ -62,7 +62,7 @@ def test_an_address_outside_the_domains_is_never_mailed():
 @pytest.mark.parametrize("fallback", [None])
 def test_without_any_address_no_notice_is_sent_or_counted(fallback: str | None):
     owners = Owners(domains=["example.com"], fallback=fallback)
-    assert owner_notice.owner_notices([finding(address=None), finding(address="x@evil.example")], occasion(owners=owners)) == []
+    assert owner_notices([finding(address=None), finding(address="x@evil.example")], occasion(owners=owners)) == []
 
 
 @pytest.mark.parametrize(
@@ -125,11 +125,11 @@ def test_only_listed_domains_and_the_fallback_are_deliverable(address: str, goes
     ],
 )
 def test_the_subject_has_count_cost_consequence_and_date(findings: list[Finding], subject: str):
-    assert only(owner_notice.owner_notices(findings, occasion())).subject == subject
+    assert only(owner_notices(findings, occasion())).subject == subject
 
 
 def test_each_resource_has_every_line_in_a_notice():
-    message = only(owner_notice.owner_notices([finding()], occasion(open_visit=linked())))
+    message = only(owner_notices([finding()], occasion(open_visit=linked())))
     for body in (message.text, message.html):
         assert "churn" in body
         assert "SageMaker endpoint" in body
@@ -169,7 +169,7 @@ def test_each_resource_has_every_line_in_a_notice():
     ],
 )
 def test_only_what_will_happen_is_announced(mode: Mode, fields: dict[str, Any], sentence: str):
-    message = only(owner_notice.owner_notices([finding(**fields)], occasion(mode=mode)))
+    message = only(owner_notices([finding(**fields)], occasion(mode=mode)))
     assert sentence in message.text
     assert ("will be" in message.text) is sentence.startswith("It will be")
     assert ("reaper restore " in message.html) is sentence.startswith("It will be")
@@ -215,14 +215,14 @@ STOPPED = Outcome(result=Result.DONE, because="it is stopping")
     ],
 )
 def test_owners_get_no_command_that_only_admins_can_run(findings: Finding, text: str, html: str):
-    message = only(owner_notice.owner_notices([findings], occasion()))
+    message = only(owner_notices([findings], occasion()))
     assert text in message.text
     assert html in message.html
     assert ("ask your admins" in message.text) is ("reaper restore" in message.text)
 
 
 def test_admins_standing_in_are_not_referred_to_themselves():
-    message = only(owner_notice.owner_notices([finding(address=None)], occasion()))
+    message = only(owner_notices([finding(address=None)], occasion()))
     assert "To undo this later: reaper restore arn:" in message.text
     assert "To undo this later:<br>" in message.html
 
@@ -232,8 +232,8 @@ def test_admins_standing_in_are_not_referred_to_themselves():
     [(NOW - DAY, "on or after Mon 23 Nov 2026, 10:17 UTC"), (NOW - 10 * DAY, "at any time")],
 )
 def test_the_grace_runs_from_the_first_notice(warned: Any, date_text: str):
-    item = finding(move=StepName.REMIND)
-    message = only(owner_notice.owner_notices([item], occasion(notified={item.case.resource.id: Notice(warned_at=warned)})))
+    item = replace(finding(move=StepName.REMIND), notice=Notice(warned_at=warned))
+    message = only(owner_notices([item], occasion()))
     assert message.text.count(f"It will be scaled in {date_text}") == 2
     page = message.html.partition("</title>")[2]
     assert page.count(f"will be scaled in {date_text}") + page.count(f"will be scaled in</b> {date_text}") == 3
@@ -241,20 +241,20 @@ def test_the_grace_runs_from_the_first_notice(warned: Any, date_text: str):
 
 def test_the_top_says_all_if_all_are_meant():
     both, one = [finding("a"), finding("b")], [finding("a"), finding("b", rule=rule(action=Ceiling.NOTIFY))]
-    assert "All will be scaled in, the first on or after " in only(owner_notice.owner_notices(both, occasion())).text
-    assert "\n1 will be scaled in on or after " in only(owner_notice.owner_notices(one, occasion())).text
+    assert "All will be scaled in, the first on or after " in only(owner_notices(both, occasion())).text
+    assert "\n1 will be scaled in on or after " in only(owner_notices(one, occasion())).text
 
 
 def test_idleness_with_unknown_start_says_at_least():
     item = finding()
     unseen = replace(item, case=replace(item.case, verdict=replace(item.case.verdict, last_busy=None)))
-    assert "at least" in only(owner_notice.owner_notices([unseen], occasion())).text
-    assert "at least" not in only(owner_notice.owner_notices([item], occasion())).text
+    assert "at least" in only(owner_notices([unseen], occasion())).text
+    assert "at least" not in only(owner_notices([item], occasion())).text
 
 
 @pytest.mark.parametrize("link", ["javascript:alert(1)", "http://evil.example/keep", "https://", "https://x.example/\n"])
 def test_an_unsafe_link_is_dropped_and_the_tag_remains(link: str):
-    message = only(owner_notice.owner_notices([finding()], occasion(open_visit=linked(link))))
+    message = only(owner_notices([finding()], occasion(open_visit=linked(link))))
     addresses = re.findall(r'href="([^"]*)"', message.html)
     own = ("mailto:ml-admins@example.com?", "https://us-east-1.console.aws.amazon.com/", ABOUT)
     assert [a for a in addresses if not a.startswith(own)] == []
@@ -269,14 +269,14 @@ def test_a_mails_links_open_one_visit_each_with_its_own_row():
         finding("c", 2),
         finding("gone", move=StepName.STOP, outcome=Outcome(result=Result.DONE)),
     ]
-    message = only(owner_notice.owner_notices(due, occasion(open_visit=linked())))
+    message = only(owner_notices(due, occasion(open_visit=linked())))
     assert message.visit
     assert [each.name for each in message.visit.resources] == ["b", "c", "a"]
     assert (message.visit.address, message.visit.is_owner, message.visit.tz) == ("lee@example.com", True, "UTC")
     [whole, *rows] = [link.partition("?t=")[2] for link in re.findall(r"https://keep\S+", message.text)]
     assert rows == [f"{whole}&r={number}" for number in (1, 2, 3)]
     assert unescape(message.html).count(whole) == 4
-    stand_in = only(owner_notice.owner_notices([finding(address=None)], occasion(open_visit=linked())))
+    stand_in = only(owner_notices([finding(address=None)], occasion(open_visit=linked())))
     assert stand_in.visit
     assert (stand_in.visit.is_owner, "Keep all" in stand_in.text) == (False, False)
 
@@ -286,7 +286,7 @@ def test_the_bars_show_use_and_then_silence():
     evidence = Evidence(
         signal="Invocations", subject="blue", role=Role.ACTIVITY, points=9, last_busy=NOW, peak=9, complete=True, slots=shape
     )
-    message = only(owner_notice.owner_notices([finding(evidence=(evidence,))], occasion()))
+    message = only(owner_notices([finding(evidence=(evidence,))], occasion()))
     assert "█▂" * 7 + "▁" * 14 in message.text
     assert message.html.count('class="bar"') == 14
     assert "Invocations of blue, last 14 days" in message.html
@@ -310,7 +310,7 @@ def test_many_resources_make_several_messages_none_is_clipped():
         signal="Invocations", subject="", role=Role.ACTIVITY, points=1, last_busy=NOW, peak=1, complete=True, slots=shape
     )
     findings = [finding(f"{'n' * 50}-{n:03}", n, because="why " * 75, evidence=(evidence,)) for n in range(count)]
-    messages = owner_notice.owner_notices(findings, occasion(open_visit=linked(link)))
+    messages = owner_notices(findings, occasion(open_visit=linked(link)))
     ids = [i for m in messages for i in m.resource_ids]
     assert sorted(ids) == sorted(f.case.resource.id for f in findings)
     assert [m.subject[-8:] for m in messages] == ["(1 of 3)", "(2 of 3)", "(3 of 3)"]
@@ -323,13 +323,13 @@ def test_many_resources_make_several_messages_none_is_clipped():
 def test_every_listed_action_has_its_undo_command():
     outcome = Outcome(result=Result.DONE, because="it was scaled in", begun=True)
     idle = [finding(f"idle-{n}", n) for n in range(MAX_DETAILED)]
-    message = only(owner_notice.owner_notices([*idle, finding("gone", move=StepName.STOP, outcome=outcome)], occasion()))
+    message = only(owner_notices([*idle, finding("gone", move=StepName.STOP, outcome=outcome)], occasion()))
     for body in (message.text, message.html):
         assert "reaper restore arn:aws:sagemaker:us-east-1:123456789012:endpoint/gone" in body
 
 
 def test_attributes_suit_filter_policies_and_raw_delivery():
-    message = only(owner_notice.owner_notices([finding("a", 1.5), finding("b", 2, move=StepName.REMIND)], occasion()))
+    message = only(owner_notices([finding("a", 1.5), finding("b", 2, move=StepName.REMIND)], occasion()))
     assert message.audience is Audience.OWNERS
     assert len(message.attributes) <= 10
     assert message.attributes["owner"] == "lee@example.com"
@@ -353,21 +353,21 @@ def acted(name: str = "churn", move: StepName = StepName.STOP, **fields: Any) ->
 
 def test_an_uncertain_action_is_not_called_done():
     lost = acted(result=Result.FAILED, because=None, error="it isn't known whether the action was carried out: run r1 broke off")
-    message = only(owner_notice.owner_notices([lost], occasion()))
+    message = only(owner_notices([lost], occasion()))
     assert message.subject == "1 ML resource may have been scaled in; please check: churn"
     assert (
         "It may have been scaled in. It isn't known whether the action was carried out: run r1 broke off. Please check it."
         in message.text
     )
     assert "To undo this: " in message.text or "To undo this, ask" in message.text
-    two = only(owner_notice.owner_notices([lost, acted("other")], occasion()))
+    two = only(owner_notices([lost, acted("other")], occasion()))
     assert two.subject == "1 idle ML resource was scaled in, saving $24.00 a day; 1 more may have been"
 
 
 def test_a_delete_that_left_the_endpoint_running_saves_nothing_yet():
     part = acted(move=StepName.DELETE, part_done="its 2 components; the endpoint remains")
     part = replace(part, case=replace(part.case, rule=rule(action=Ceiling.DELETE)))
-    message = only(owner_notice.owner_notices([part], occasion()))
+    message = only(owner_notices([part], occasion()))
     assert message.subject == "1 idle ML resource was partly deleted; the rest will be deleted from Tue 24 Nov: churn"
     assert "Already done: its 2 components; the endpoint remains. The rest will be deleted on or after " in message.text
     summary = admin_summary(report(part), occasion(), frozenset())
@@ -400,28 +400,26 @@ def busy(now: datetime = EVENING) -> tuple[Finding, NoticeContext]:
         to=item.case.owner.address,
         receipt="r",
     )
-    return item, occasion(now=now, notified={"nb": notice})
+    return replace(item, notice=notice), occasion(now=now)
 
 
 def test_a_stop_of_something_in_use_is_the_headline_of_its_notice():
     finding, when = busy()
-    message = only(owner_notice.owner_notices([finding], when))
+    message = only(owner_notices([finding], when))
     assert message.subject == "1 ML resource will be stopped today from 21:17 UTC, even while used: nb"
     assert f"It will be stopped on or after {format_time(EVENING + timedelta(hours=1))}, even if it is in use." in message.text
 
 
 def test_a_stop_of_something_in_use_is_promised_for_the_same_day_only():
     finding, when = busy(NOW.replace(hour=23, minute=30))
-    message = only(owner_notice.owner_notices([finding], when))
+    message = only(owner_notices([finding], when))
     assert message.subject == "Weekly summary: office hours apply to 1 ML resource: nb"
     assert "will be stopped on" not in message.text
 
 
 def test_a_first_mail_about_office_hours_says_that_they_are_new():
     finding, when = busy()
-    message = only(
-        owner_notice.owner_notices([replace(finding, step=replace(finding.step, name=StepName.WARN))], replace(when, notified={}))
-    )
+    message = only(owner_notices([replace(finding, step=replace(finding.step, name=StepName.WARN), notice=None)], when))
     assert message.subject == "1 ML resource will be stopped outside office hours from Sat 21 Nov: nb"
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from fakes.builders import DAY, HOUR, NOW, resource, rule
+from fakes.mails import compose_summary, owner_notices
 from fakes.sample_findings import finding, occasion, only, report
 from reaper import text
 from reaper.case import Coverage
@@ -16,7 +17,7 @@ from reaper.cli import sample
 from reaper.finding import Finding, Outcome, Step
 from reaper.model import HoldReason, Mode, Result, State, Status, StepName, Target
 from reaper.notices import owner_notice
-from reaper.notices.admin_summary import admin_summary, compose_summary
+from reaper.notices.admin_summary import admin_summary
 from reaper.notices.message import MAX_SUBJECT, Message
 from reaper.policy import office_hours
 from reaper.record import Notice
@@ -31,7 +32,7 @@ PLACES = {"REAPER_LEDGER": "dynamodb://reaper-ledger", "REAPER_MANIFESTS": "s3:/
 
 
 def owner_mail(*findings: Finding, **fields: Any) -> Message:
-    return only(owner_notice.owner_notices(list(findings), occasion(**fields)))
+    return only(owner_notices(list(findings), occasion(**fields)))
 
 
 def admin_mail(*findings: Finding, coverage: tuple[Coverage, ...] = (), **fields: Any) -> Message:
@@ -79,8 +80,8 @@ def test_a_summary_comes_as_often_as_its_rule_says(every: timedelta, promised: s
     fields = {"rule": rule(hours=BERLIN, remind_every=every), "acts": BOTH}
     assert promised in owner_mail(finding("nb", **fields)).text
     item = finding("nb", move=StepName.REMIND, **fields)
-    known = {item.case.resource.id: Notice(warned_at=NOW - every, hours="x", not_before=NOW - every)}
-    letter = owner_notice._letter([item], True, occasion(notified=known))
+    item = replace(item, notice=Notice(warned_at=NOW - every, hours="x", not_before=NOW - every))
+    letter = owner_notice._letter([item], True, occasion())
     assert owner_notice._hours_headline(letter) == f"{named}: office hours apply to 1 ML resource"
 
 
@@ -182,7 +183,7 @@ def test_a_long_name_is_cut_before_what_happens_and_when():
 
 def test_each_of_several_messages_has_its_number_in_the_subject():
     many = [*clusters(20, address=None), *(finding(f"e{n}", 500.0, None) for n in range(20))]
-    made = owner_notice.owner_notices(many, occasion())
+    made = owner_notices(many, occasion())
     assert [m.subject[-9:] for m in made] == [" (1 of 2)", " (2 of 2)"]
 
 

@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fakes.builders import NOW, resource, rule
+from fakes.mails import compose_summary, notice_item, owner_notices
 from fakes.sample_findings import OWNERS, finding, occasion, only, report
 from reaper import registry
 from reaper.aws.kinds.sagemaker_endpoint.scale_in import EndpointDetails, ScaleInPlan
@@ -28,9 +29,8 @@ from reaper.cli import sample
 from reaper.finding import Finding, Outcome, Step
 from reaper.model import Ceiling, Confidence, Mode, Resource, Result, State, StepName, Target, Verdict
 from reaper.notices import item, owner_notice
-from reaper.notices.admin_summary import admin_summary, compose_summary
+from reaper.notices.admin_summary import admin_summary
 from reaper.notices.channels.smtp import make_mail
-from reaper.notices.item import notice_item
 from reaper.notices.message import ABOUT, MAX_SUBJECT
 from reaper.policy import office_hours
 from reaper.policy.schema import Owners
@@ -42,11 +42,11 @@ PLACES = {"REAPER_LEDGER": "dynamodb://reaper-ledger", "REAPER_MANIFESTS": "s3:/
 
 
 def subject(*findings: Finding, **fields: Any) -> str:
-    return only(owner_notice.owner_notices(list(findings), occasion(**fields))).subject
+    return only(owner_notices(list(findings), occasion(**fields))).subject
 
 
 def text(*findings: Finding, **fields: Any) -> str:
-    return only(owner_notice.owner_notices(list(findings), occasion(**fields))).text
+    return only(owner_notices(list(findings), occasion(**fields))).text
 
 
 # --- only what is true in the run mode
@@ -63,7 +63,7 @@ def text(*findings: Finding, **fields: Any) -> str:
     ],
 )
 def test_a_notice_promises_no_more_than_its_run_mode_does(mode: Mode, ending: str, never: tuple[str, ...]):
-    message = only(owner_notice.owner_notices([finding()], occasion(mode=mode)))
+    message = only(owner_notices([finding()], occasion(mode=mode)))
     assert message.subject.endswith(ending)
     for words in never:
         assert words not in message.subject + message.text + message.html
@@ -120,7 +120,7 @@ def test_a_stopped_resource_shows_a_saving_not_a_cost():
 def test_times_are_in_the_office_hours_zone_else_utc():
     hours = finding("nb", rule=rule(hours=replace(BERLIN, by_rule=False)))
     both = [hours, finding("other")]
-    message = only(owner_notice.owner_notices(both, occasion(now=NOW.replace(hour=23, minute=30))))
+    message = only(owner_notices(both, occasion(now=NOW.replace(hour=23, minute=30))))
     for body in (message.text, message.html):
         assert "Idle since" in body
         assert "00:30 Europe/Berlin" in body
@@ -133,7 +133,7 @@ def test_without_office_hours_times_are_in_the_policys_zone():
     because = "running since 2026-11-12 18:30 UTC, no metric shows its use"
     evening = occasion(owners=owners, now=NOW.replace(hour=23, minute=30))
     alone, office = finding(because=because), finding("nb", rule=rule(hours=BERLIN))
-    message = only(owner_notice.owner_notices([alone, office], evening))
+    message = only(owner_notices([alone, office], evening))
     for body in (message.text, message.html):
         assert "running since Fri 13 Nov 2026, 03:30 Asia/Tokyo" in body
         assert "08:30 Asia/Tokyo" in body
@@ -157,10 +157,10 @@ def test_a_subjects_day_is_in_the_office_hours_zone():
 
 def test_an_enrolment_has_its_first_day_in_the_subject():
     new = finding("nb", rule=rule(hours=BERLIN), acts={StepName.STOP: None, StepName.START: None})
-    message = only(owner_notice.owner_notices([new], occasion()))
+    message = only(owner_notices([new], occasion()))
     assert message.subject == "1 ML resource will be scaled in outside office hours from Tue 24 Nov: nb"
     assert "From Tue 24 Nov 2026, 21:00 Europe/Berlin on, it will be scaled in outside its office hours" in message.text
-    mixed = only(owner_notice.owner_notices([new, finding("other")], occasion()))
+    mixed = only(owner_notices([new, finding("other")], occasion()))
     assert mixed.subject.endswith(
         "; 1 will be scaled in from Tue 24 Nov; 1 will be scaled in outside office hours from Tue 24 Nov"
     )
@@ -236,14 +236,14 @@ def test_every_kind_has_a_command_for_its_owner():
 def test_a_row_without_a_console_page_has_its_command():
     app = WAYS[2].values[0]
     many = [finding(f"e{n}") for n in range(owner_notice.MAX_DETAILED)]
-    message = only(owner_notice.owner_notices([*many, finding(resource=app, usd=0.1)], occasion()))
+    message = only(owner_notices([*many, finding(resource=app, usd=0.1)], occasion()))
     row = unescape(message.html.partition("And 1 more")[2])
     assert "aws sagemaker delete-app" in row
 
 
 @pytest.mark.parametrize("count", [1, 8])
 def test_a_message_about_eight_speaks_of_them(count: int):
-    message = only(owner_notice.owner_notices([finding(f"e{n}", 1.0) for n in range(count)], occasion()))
+    message = only(owner_notices([finding(f"e{n}", 1.0) for n in range(count)], occasion()))
     whose = "it" if count == 1 else "them"
     for body in (message.text, message.html):
         assert f"Stop or delete {whose}, and these notices end." in body
@@ -257,7 +257,7 @@ def test_every_mail_to_an_owner_leads_to_the_page_about_it():
     docs = project["urls"]["Documentation"].replace("/tree/", "/blob/")
     assert f"{docs}/got-a-mail.md" == ABOUT
     assert (Path(__file__).parents[2] / "docs" / "got-a-mail.md").exists()
-    message = only(owner_notice.owner_notices([finding()], occasion()))
+    message = only(owner_notices([finding()], occasion()))
     assert f"What is this? {ABOUT}\n" in message.text
     assert f'href="{ABOUT}"' in message.html
 
@@ -401,7 +401,7 @@ def test_contacts_are_not_referred_to_themselves():
 @given(HOSTILE)
 def test_a_mailto_link_has_one_recipient_and_no_other_header(name: str):
     item = finding(resource=resource(name=name, id=f"{ARN}:endpoint/{name}"))
-    message = only(owner_notice.owner_notices([item], occasion()))
+    message = only(owner_notices([item], occasion()))
     [link] = [part.split('"')[0] for part in message.html.split('href="') if part.startswith("mailto:")]
     parts = urlsplit(unescape(link))
     assert (parts.scheme, parts.path) == ("mailto", "ml-admins@example.com")
@@ -414,7 +414,7 @@ def test_a_mailto_link_has_one_recipient_and_no_other_header(name: str):
 
 def test_a_not_mine_mail_names_only_a_few_resources():
     findings = [finding(f"r{n}", 1.0) for n in range(20)]
-    message = only(owner_notice.owner_notices(findings, occasion()))
+    message = only(owner_notices(findings, occasion()))
     [link] = [part.split('"')[0] for part in message.html.split('href="') if part.startswith("mailto:")]
     fields = parse_qs(urlsplit(unescape(link)).query)
     assert fields["subject"] == ["Not my resources: 20 ML resources"]
@@ -462,7 +462,7 @@ def test_the_sample_says_that_none_of_its_three_resources_is_stopped():
 
 def test_the_sample_shows_what_a_real_notice_shows():
     message = sample.sample_message("dana@example.com", NOW, "ml-admins@example.com")
-    [real] = owner_notice.owner_notices(
+    [real] = owner_notices(
         sample.sample_findings("dana@example.com", NOW),
         sample.sample_context("dana@example.com", NOW, "ml-admins@example.com"),
     )
@@ -479,7 +479,7 @@ def test_the_sample_shows_what_a_real_notice_shows():
 
 def test_the_subject_of_a_sample_stays_within_its_limit():
     findings = [finding("n" * 60, 2.0)]
-    made_up = only(owner_notice.owner_notices(findings, occasion(sample=True, now=NOW + timedelta(days=1))))
+    made_up = only(owner_notices(findings, occasion(sample=True, now=NOW + timedelta(days=1))))
     assert made_up.subject.startswith("[Sample] ")
     assert len(made_up.subject) <= MAX_SUBJECT
 

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from fakes.mails import compose_summary
 from fakes.sample_findings import occasion, report
 from notices.test_hostile_messages import hostile
 from reaper.aws.channels import sns
-from reaper.notices.admin_summary import compose_summary
 from reaper.notices.message import without_markup
 
 

@@ -7,11 +7,11 @@ from datetime import timedelta
 
 from fakes.builders import DAY, NOW
 from fakes.judged_cases import case
+from fakes.mails import compose_summary
 from fakes.sample_findings import occasion
 from fakes.sample_reports import report
 from reaper.finding import Finding, Step
 from reaper.model import Mode, NextAction, StepName
-from reaper.notices.admin_summary import compose_summary
 from reaper.report import html
 from reaper.report.coming import ON_HOLD, coming_actions, coming_sentence
 from reaper.text import format_usd

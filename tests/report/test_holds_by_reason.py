@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 from fakes.builders import NOW
+from fakes.mails import compose_summary
 from fakes.sample_findings import finding, occasion, report
 from reaper.errors import SettingsError
 from reaper.finding import Finding, Step
 from reaper.model import HoldReason, StepName
-from reaper.notices.admin_summary import compose_summary
 from reaper.pending import plan_file
 from reaper.report import html, markdown, summary, text
 from reaper.settings import Settings

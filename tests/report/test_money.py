@@ -14,14 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fakes.builders import resource
+from fakes.mails import compose_summary, owner_notices
 from fakes.sample_findings import finding, occasion
 from fakes.sample_reports import estate
 from fakes.sample_reports import report as estate_report
 from reaper.case import Price
 from reaper.finding import Finding, Report
 from reaper.model import State
-from reaper.notices.admin_summary import compose_summary
-from reaper.notices.owner_notice import owner_notices
 from reaper.report import csv, html, json, markdown, summary, text
 from reaper.report.figures import run_figures, swept_facts
 from reaper.text import Currency

@@ -9,11 +9,12 @@ from dataclasses import replace
 import pytest
 
 from fakes.builders import resource
+from fakes.mails import compose_summary
 from fakes.sample_findings import finding, occasion, report
 from reaper.case import Coverage, Evidence
 from reaper.finding import Finding, Outcome, Report
 from reaper.model import Mode, Result, Role, State, Status, StepName
-from reaper.notices.admin_summary import admin_summary, compose_summary
+from reaper.notices.admin_summary import admin_summary
 from reaper.report import html, json, markdown, text
 from reaper.report.summary import exit_status
 

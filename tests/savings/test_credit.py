@@ -13,6 +13,7 @@ from fakes.records import a_record, changed
 from reaper.case import Case, Owner, Price
 from reaper.finding import Finding, Outcome, Step
 from reaper.model import AnnouncedAction, BilledPart, Confidence, Result, State, StepName, Verdict
+from reaper.planning.valid_notice import without_void_notice
 from reaper.record import NO_SNOOZES, Record, Snooze
 from reaper.savings.credit import Cause, Look, Saving, Span, await_prompted, begin_saving, count
 
@@ -228,8 +229,8 @@ STARTED_BEFORE = changed(UNDONE_BEFORE, acted=StepName.START, acted_at=ACTED - H
 
 def waiting(record: Record = NOTICED, of: Case | None = None) -> Saving | None:
     of = of or replace(case(parts=THREE), verdict=replace(case().verdict, idle_for=2 * DAY))
-    finding = replace(done(of, StepName.REMIND), record=record)
-    return await_prompted(finding, ACTED + HOUR, (), MONTH)
+    valid = without_void_notice(of, record, NO_SNOOZES, ACTED + HOUR)
+    return await_prompted(replace(done(of, StepName.REMIND), record=record, notice=valid.notice), (), MONTH)
 
 
 def off(at: float, **fields: Any) -> Case:

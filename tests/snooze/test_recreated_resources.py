@@ -11,9 +11,8 @@ from fakes.builders import DAY, HOUR, NOW
 from fakes.judged_cases import after_judging, case, counted, move, with_snooze
 from fakes.records import a_record
 from reaper.case import Case
-from reaper.idle_period import MAX_CLOCK_SKEW
 from reaper.model import State, StepName
-from reaper.record import Record, Snooze, Snoozes
+from reaper.record import MAX_CLOCK_SKEW, Record, Snooze, Snoozes
 
 
 def snoozed(ago: timedelta | None, until: datetime = NOW + 7 * DAY) -> tuple[Record, Snoozes]:

@@ -10,7 +10,7 @@ from reaper.aws.kinds.sagemaker_endpoint.scale_in import EndpointDetails, ScaleI
 from reaper.case import Blocked, Case, Evidence, Owner, Price
 from reaper.duration import format_duration
 from reaper.evidence import MAX_SLOTS, SLOT_LENGTH
-from reaper.finding import Finding, Outcome, Step
+from reaper.finding import Announcement, Finding, Outcome, Step
 from reaper.model import Ceiling, Confidence, Mode, Resource, Result, Role, Rule, State, StepName, Target, Verdict
 from reaper.notices.forecast import NoticeContext
 from reaper.notices.message import Message
@@ -67,9 +67,9 @@ def sample_findings(address: str, now: datetime) -> list[Finding]:
     likely = f"running for {format_duration(4 * DAY)}, no job since"
     at_minimum = Blocked(because="it already runs no more than one instance per variant", already_done=True)
     return [
-        _finding(churn, 4.06, _proven(9 * DAY + 4 * HOUR, now), address),
-        _finding(ranker, 0.736, _proven(3 * DAY + HOUR, now), address, at_minimum),
-        _finding(instance, 3.06, replace(_proven(4 * DAY, now), because=likely, confidence=Confidence.LIKELY), address),
+        _finding(churn, 4.06, _proven(9 * DAY + 4 * HOUR, now), address, now),
+        _finding(ranker, 0.736, _proven(3 * DAY + HOUR, now), address, now, at_minimum),
+        _finding(instance, 3.06, replace(_proven(4 * DAY, now), because=likely, confidence=Confidence.LIKELY), address, now),
     ]
 
 
@@ -78,7 +78,9 @@ def _proven(idle_for: timedelta, now: datetime) -> Verdict:
     return Verdict(state=State.IDLE, because=because, idle_for=idle_for, confidence=Confidence.PROVEN, last_busy=now - idle_for)
 
 
-def _finding(resource: Resource, usd_per_hour: float, verdict: Verdict, address: str, blocked: Blocked | None = None) -> Finding:
+def _finding(
+    resource: Resource, usd_per_hour: float, verdict: Verdict, address: str, now: datetime, blocked: Blocked | None = None
+) -> Finding:
     """A finding of a resource of which a stop would save half."""
     idle_for = verdict.idle_for or timedelta(0)
     return Finding(
@@ -95,7 +97,11 @@ def _finding(resource: Resource, usd_per_hour: float, verdict: Verdict, address:
         ),
         step=Step(name=StepName.WARN, because="idle for more than 1 day under rule 'sample'"),
         outcome=Outcome(result=Result.PLANNED),
+        idle_since=now - idle_for,
         idle_for=idle_for,
+        announced=Announcement(action=StepName.STOP, at=now + 3 * DAY)
+        if blocked is None and verdict.confidence is Confidence.PROVEN
+        else None,
         wasted_usd=round(usd_per_hour * (idle_for / HOUR), 2),
     )
 

@@ -18,7 +18,7 @@ from reaper.ledger.ledger import Ledger
 from reaper.ledger.rows import Recalled
 from reaper.model import Run, StepName
 from reaper.notices.channels.delivery import ChannelContext, Delivery, OpenChannel, open_channels, with_deployment_channels
-from reaper.notices.forecast import NoticeContext, is_about_hours
+from reaper.notices.forecast import NoticeContext
 from reaper.notices.message import Audience
 from reaper.pending.holds import Breaker
 from reaper.policy import secret_grants
@@ -175,26 +175,23 @@ def notice_context(findings: Sequence[Finding], mails: NoticeRound) -> tuple[Not
         owners=mails.context.policy.owners,
         run_id=mails.run.id,
         currency=mails.context.policy.prices.shown_in,
-        notified={f.case.resource.id: f.record.notice for f in mails.findings.values() if f.record and f.record.notice},
         location_settings=mails.context.location_settings,
     )
     rooms = [spec for spec in mails.context.policy.channels if isinstance(spec, Room) and Audience.OWNERS in spec.readers]
     if signer := mails.context.links:
         signer = replace(signer, currency=context.currency)
         context = replace(context, open_visit=partial(links.open_visit, signer, mails.now), has_room=bool(rooms))
-    history, errors = _hours_history(findings, context, mails.ledger)
+    history, errors = _hours_history(findings, mails.ledger)
     return replace(context, hours_history=history), Part(errors=errors)
 
 
-def _hours_history(
-    findings: Iterable[Finding], context: NoticeContext, ledger: Ledger
-) -> tuple[dict[str, str], list[ReaperError]]:
+def _hours_history(findings: Iterable[Finding], ledger: Ledger) -> tuple[dict[str, str], list[ReaperError]]:
     """`it was stopped 5 times and started 4 times` since the last notice, by resource whose weekly summary is due."""
     history: dict[str, str] = {}
     errors: list[ReaperError] = []
     for finding in findings:
-        resource_id, last = finding.case.resource.id, idle_period.last_notice_at(context.notice(finding))
-        if last is None or finding.step.name is not StepName.REMIND or not is_about_hours(finding, context):
+        resource_id, last = finding.case.resource.id, idle_period.last_notice_at(finding.notice)
+        if last is None or finding.step.name is not StepName.REMIND or not (finding.announced and finding.announced.by_hours):
             continue
         try:
             words = [entry.what for entry in ledger.history(resource_id, last, MAX_ENTRIES) if entry.when > last]

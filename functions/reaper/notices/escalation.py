@@ -14,7 +14,7 @@ from reaper import idle_period
 from reaper.case import may_act
 from reaper.coverage import own_row
 from reaper.errors import ReaperError
-from reaper.finding import Finding, judged_case, money_of
+from reaper.finding import Finding, money_of
 from reaper.ledger.ledger import update_record
 from reaper.ledger.rows import HistoryEntry, remembered_ids
 from reaper.model import Resource, StepName
@@ -26,15 +26,12 @@ from reaper.notices.item import cost_sentence, has_cost, keep_tag, notice_item, 
 from reaper.notices.message import MAX_SUBJECT, Audience, Card, Message, is_deliverable, render_mail
 from reaper.notices.sending import MAX_RESOURCES
 from reaper.pending import intents
-from reaper.planning import possible_actions
-from reaper.planning.valid_notice import void_because
 from reaper.policy.owners import SEVERAL, shown
 from reaper.policy.schema import Escalate
 from reaper.policy.tags import tag_values
 from reaper.policy.values import ADMINS, TAG_ADDRESSEE
 from reaper.prices import price_basis
-from reaper.record import Notice, Record, Snooze, Snoozes
-from reaper.report.run_report import with_record
+from reaper.record import Notice, Record
 from reaper.text import count_noun, tidy_line
 
 
@@ -42,7 +39,7 @@ def send_escalations(escalate: Escalate, notices: NoticeContext, mails: NoticeRo
     """Send each addressee one mail about up to MAX_RESOURCES resources. An addressee that no mail may go to is a row in the report."""
     waiting: dict[str, list[Finding]] = defaultdict(list)
     unsent: dict[str, list[str]] = defaultdict(list)
-    for finding in (f for f in mails.findings.values() if _is_due(f, Snoozes(own=f.snooze or Snooze()), escalate, mails)):
+    for finding in (f for f in mails.findings.values() if _is_due(f, escalate, mails)):
         addressees, problems = _addressees(finding.case.resource, escalate, mails)
         pending = [to for to in addressees if to not in _notice(finding).escalated_to]
         for to in pending:
@@ -56,7 +53,7 @@ def send_escalations(escalate: Escalate, notices: NoticeContext, mails: NoticeRo
         for start in range(0, len(about), MAX_RESOURCES):
             if mails.is_over() or mails.lost or not mails.leases.prolong_all():
                 return mails
-            owed, failed = _still_owed(addressee, about[start : start + MAX_RESOURCES], escalate, mails)
+            owed, failed = _still_owed(addressee, about[start : start + MAX_RESOURCES], mails)
             mails = mails.after(failed)
             if owed:
                 mails.context.before_message()
@@ -71,7 +68,7 @@ def escalation_message(addressee: str, findings: Sequence[Finding], escalate: Es
     """The mail: what the owner was notified of and when, what it costs, what comes next, and what its reader can do."""
     to_admins, money = addressee == ADMINS, money_of(findings)
     audience = Audience.ADMINS if to_admins else Audience.OWNERS
-    context = replace(context, audience=audience, notified={f.case.resource.id: _notice(f) for f in findings})
+    context = replace(context, audience=audience)
     headline = cost_sentence(count_noun(money.count, "idle ML resource"), money, context)
     which = f": {findings[0].case.resource.name}" if money.count == 1 else ""
     about = headline if has_cost(money) else f"{count_noun(money.count, 'ML resource')} still idle"
@@ -103,18 +100,15 @@ def escalation_message(addressee: str, findings: Sequence[Finding], escalate: Es
     )
 
 
-def _is_due(finding: Finding, snoozes: Snoozes, escalate: Escalate, mails: NoticeRound) -> bool:
+def _is_due(finding: Finding, escalate: Escalate, mails: NoticeRound) -> bool:
     """Whether its series of reminders is long enough and still goes on: the same idle period and owner, and nothing keeps it."""
-    record, step, now = finding.record or Record(), finding.step.name, mails.context.clock()
-    case = judged_case(mails.decided[finding.case.resource.id])
-    has_jumped = any(jump.kind == case.resource.kind for jump in mails.jumps)
+    step, has_jumped = finding.step.name, any(jump.kind == finding.case.resource.kind for jump in mails.jumps)
     return (
         _notice(finding).reminders >= escalate.after
         # While an idle share is unusual, only what is reminded in this very run is escalated.
         and (step is StepName.REMIND or (step is StepName.NONE and not has_jumped))
-        and may_act(possible_actions.with_snooze(case, snoozes, now))
-        and not idle_period.dated_ahead_because(record, now)
-        and void_because(case, record, snoozes, now, announces=mails.run.mode.announces) is None
+        and may_act(finding.case)
+        and not idle_period.dated_ahead_because(finding.record or Record(), mails.context.clock())
     )
 
 
@@ -140,19 +134,25 @@ def _addressees(resource: Resource, escalate: Escalate, mails: NoticeRound) -> t
 
 def _notice(finding: Finding) -> Notice:
     """The notice whose series of reminders is escalated; an empty one if there is none."""
-    return (finding.record and finding.record.notice) or Notice()
+    return finding.notice or Notice()
 
 
-def _still_owed(addressee: str, about: Sequence[Finding], escalate: Escalate, mails: NoticeRound) -> tuple[list[Finding], Part]:
-    """Those that still have to be escalated, with their rows as they are now; none if the ledger can't be read."""
+def _still_owed(addressee: str, about: Sequence[Finding], mails: NoticeRound) -> tuple[list[Finding], Part]:
+    """Those that still have to be escalated: neither their notice nor a snooze changed meanwhile. None if the ledger can't be read."""
     try:
         recalled = mails.ledger.recall(intents.ids_with_hosts(f.case for f in about), mails.context.clock())
     except ReaperError as error:
         return [], Part(errors=[error])
-    read = [f for f in about if not recalled.is_unreadable(*remembered_ids(f.case.resource))]
-    rows = [(f, recalled.record(f.case.resource.id), recalled.snoozes(f.case.resource)) for f in read]
-    fresh = [(with_record(f, record, snoozes.own), snoozes) for f, record, snoozes in rows]
-    owed = [f for f, snoozes in fresh if _is_due(f, snoozes, escalate, mails) and addressee not in _notice(f).escalated_to]
+    known = [mails.findings[f.case.resource.id] for f in about]
+    owed = [
+        f
+        for f in known
+        if not recalled.is_unreadable(*remembered_ids(f.case.resource))
+        and recalled.record(f.case.resource.id).notice == f.notice
+        and recalled.snoozes(f.case.resource).protections == f.snoozes
+        and not idle_period.dated_ahead_because(recalled.record(f.case.resource.id), mails.context.clock())
+        and addressee not in _notice(f).escalated_to
+    ]
     return owed, Part(errors=recalled.errors)
 
 
@@ -167,4 +167,5 @@ def _record(finding: Finding, addressee: str, receipt: str, mails: NoticeRound) 
         return replace(record, notice=replace(notice, escalated_at=notice.escalated_at or now, escalated_to=names))
 
     errors = attempt(lambda: update_record(mails.ledger, resource_id, change, now), lambda: mails.ledger.add_history(entry))
-    return Part(findings={resource_id: replace(finding, record=change(finding.record or Record()))}, errors=errors)
+    changed = change(finding.record or Record())
+    return Part(findings={resource_id: replace(finding, record=changed, notice=changed.notice)}, errors=errors)

@@ -15,13 +15,11 @@ from zoneinfo import ZoneInfo
 from reaper import idle_period, registry
 from reaper.calendars.adding import MOMENT
 from reaper.calendars.terms import Freeze, Hours
-from reaper.case import is_stopped_by_hours
-from reaper.finding import HOURS_A_MONTH, Finding, is_action
+from reaper.case import wanted_actions
+from reaper.finding import HOURS_A_MONTH, Announcement, Finding, follow_up, is_action
 from reaper.model import Ceiling, Confidence, Mode, Result, Rule, StepName, is_native
 from reaper.notices.message import Audience
-from reaper.planning import dates, possible_actions
 from reaper.policy import office_hours
-from reaper.record import Notice
 from reaper.text import DOLLARS, UTC, Currency, format_clock, format_day, format_time, format_usd
 from reaper.words import PARTICIPLES, grace_words, notice_length, plain_participle
 
@@ -48,7 +46,7 @@ class NoticeContext:
     """What every message of one run shares. `open_visit` makes the links of one mail from its address, whether that is the
     owner's, the zone of its times and its findings; None if there are none.
 
-    `notified`: by resource id, its last notice. `hours_history`: by resource id, what office hours did since the owner's last mail. `location_settings`: the settings that a command
+    `hours_history`: by resource id, what office hours did since the owner's last mail. `location_settings`: the settings that a command
     for admins needs to find this deployment's ledger and manifests, by name. `report_address`: where the whole report is stored.
     `sample`: nothing in it is real. `has_room`: owners' messages go to a chat, too. `currency`: what its readers read money in. `audience`: owners read dollars a day and the times of their office hours, admins dollars a month.
     """
@@ -57,7 +55,6 @@ class NoticeContext:
     mode: Mode
     owners: Owners
     run_id: str = ""
-    notified: Mapping[str, Notice] = field(default_factory=dict)
     hours_history: Mapping[str, str] = field(default_factory=dict)
     location_settings: Mapping[str, str] = field(default_factory=dict)
     report_address: str = ""
@@ -66,10 +63,6 @@ class NoticeContext:
     audience: Audience = Audience.OWNERS
     has_room: bool = False
     open_visit: OpenVisit = lambda address, is_owner, tz, findings: None
-
-    def notice(self, finding: Finding) -> Notice | None:
-        """The last notice about its resource."""
-        return self.notified.get(finding.case.resource.id)
 
     def rate(self, usd_per_hour: float) -> str:
         """`$189 a day`: what its readers get all costs in."""
@@ -105,12 +98,11 @@ def next_sentence(finding: Finding, context: NoticeContext) -> str:
     mode, now = context.mode, context.now
     if is_action(finding):
         return _done_sentences(finding, context)
-    if finding.case.rule.hours and is_about_hours(finding, context):
-        return _hours_sentences(finding, finding.case.rule.hours, context)
-    when = action_at(finding, context)
-    if when is None:
+    if finding.case.rule.hours and finding.announced and finding.announced.by_hours:
+        return _hours_sentences(finding, finding.announced, finding.case.rule.hours, context)
+    if finding.announced is None:
         return _no_action_sentence(finding, mode)
-    action = possible_actions.strongest_action(finding.case, now) or StepName.STOP
+    action, when = finding.announced.action, finding.announced.at
     rule, zone = finding.case.rule, context.time_zone(finding)
     time = f"on or after {format_time(when, zone)}" if when > now or rule.waits_because else "at any time"
     is_grace = finding.step.name is StepName.WARN and notice_length(finding.case, action) == rule.grace
@@ -118,42 +110,17 @@ def next_sentence(finding: Finding, context: NoticeContext) -> str:
     stored = f" {STORED}" if action is StepName.DELETE else ""
     saves = finding.case.saves_usd_per_hour.get(action)
     saving = f" This saves {context.rate(saves)}." if saves else ""
-    later = _later_sentences(finding, max(when, now), context) if action is StepName.STOP else ""
+    later = _later_sentences(finding, max(when, now), finding.announced.then_at, context) if finding.announced.then_at else ""
     frozen = _freeze_sentence(rule, now, when, zone)
     return f"It {will_or_may(mode)} {participle(finding, action)} {time} {UNLESS}.{leaves}{frozen}{stored}{saving}{later}"
 
 
-def _later_sentences(finding: Finding, stopped_at: datetime, context: NoticeContext) -> str:
-    """That `then` deletes it after that stop, and when at the earliest; empty if it doesn't. The date itself is in the mail about the stop."""
-    case = finding.case
-    if not possible_actions.may_be_followed(case) or case.blocked[StepName.DELETE]:
-        return ""
-    at, zone = dates.earliest_action_at(case, stopped_at, StepName.DELETE), context.time_zone(finding)
-    frozen = "" if case.rule.waits_because else _freeze_sentence(case.rule, stopped_at, at, zone)
+def _later_sentences(finding: Finding, stopped_at: datetime, at: datetime, context: NoticeContext) -> str:
+    """That `then` deletes it after that stop, and when at the earliest. The date itself is in the mail about the stop."""
+    rule, zone = finding.case.rule, context.time_zone(finding)
+    frozen = "" if rule.waits_because else _freeze_sentence(rule, stopped_at, at, zone)
     deleted = f"{will_or_may(context.mode)} {participle(finding, StepName.DELETE)}"
     return f" If it is still idle after that, it {deleted}, not before {format_time(at, zone)}.{frozen} {STORED}"
-
-
-def action_at(finding: Finding, context: NoticeContext) -> datetime | None:
-    """The earliest time at which the policy allows an action, outside freezes; None if it never does automatically."""
-    case, now = finding.case, context.now
-    action = possible_actions.strongest_action(case, now)
-    if not context.mode.announces or is_action(finding) or action is None:
-        return None
-    is_warning = finding.step.name is StepName.WARN
-    reminded = None if is_warning else dates.reminded_at(case, context.notice(finding), now, action)
-    return reminded or dates.earliest_action_at(case, now, action)
-
-
-def is_about_hours(finding: Finding, context: NoticeContext) -> bool:
-    """Whether the notice is about its office hours as such: an enrolment, or a weekly summary."""
-    case = finding.case
-    if not context.mode.announces or not is_stopped_by_hours(case):
-        return False
-    if finding.step.name is StepName.WARN:
-        return possible_actions.strongest_action(case, context.now) is not None
-    since = dates.enrolled_since(case, context.notice(finding))
-    return finding.step.name is StepName.REMIND and since is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,22 +164,22 @@ def announcements(findings: Sequence[Finding], context: NoticeContext) -> tuple[
     """
     coming, enrolled, today = list[Dated](), list[Dated](), list[Dated]()
     for finding in findings:
-        case, now = finding.case, context.now
-        if not is_about_hours(finding, context):
-            if when := action_at(finding, context):
-                coming.append((finding, possible_actions.strongest_action(case, now) or StepName.STOP, when))
+        said = finding.announced
+        if said is None or is_action(finding):
+            continue
+        if not said.by_hours:
+            coming.append((finding, said.action, said.at))
         elif finding.step.name is StepName.WARN:
-            enrolled.append((finding, StepName.STOP, dates.earliest_action_at(case, now, StepName.STOP)))
-        elif at := dates.forced_stop_at(case, context.notice(finding), now):
-            today.append((finding, StepName.STOP, at))
+            enrolled.append((finding, said.action, said.at))
+        elif said.forced_at:
+            today.append((finding, said.action, said.forced_at))
     return _forecast_of(coming, context), _forecast_of(enrolled, context), _forecast_of(today, context)
 
 
 def following_actions(findings: Sequence[Finding], context: NoticeContext, *, rest: bool) -> ActionForecast | None:
     """What follows the actions that were made, with its first date: the `rest` of parts, or else deletes by `then`. None if nothing follows."""
-    asked = [f for f in findings if context.mode.announces and (f.outcome.part_done is not None) is rest]
-    known = [(f, action) for f in asked if (action := possible_actions.announced_by_mail(f))]
-    return _forecast_of([(f, action, dates.earliest_action_at(f.case, context.now, action)) for f, action in known], context)
+    known = ((f, follow_up(f)) for f in findings if (f.outcome.part_done is not None) is rest)
+    return _forecast_of([(f, *following) for f, following in known if following], context)
 
 
 def _forecast_of(due: Sequence[Dated], context: NoticeContext) -> ActionForecast | None:
@@ -240,12 +207,11 @@ def _done_sentences(finding: Finding, context: NoticeContext) -> str:
         return f"It may have been {participle(finding, action)}. {why}. Please check it."
     done = f"{_capitalized(outcome.because or f'it was {participle(finding, action)}')}."
     part = f" Already done: {outcome.part_done}." if outcome.part_done is not None else ""
-    following = possible_actions.announced_by_mail(finding) if context.mode.announces else None
-    if following is None:
+    if (following := follow_up(finding)) is None:
         return f"{done}{part}"
-    at, zone = dates.earliest_action_at(finding.case, context.now, following), context.time_zone(finding)
+    (action, at), zone = following, context.time_zone(finding)
     frozen = _freeze_sentence(finding.case.rule, context.now, at, zone)
-    comes = f"{will_or_may(context.mode)} {participle(finding, following)} on or after {format_time(at, zone)} {UNLESS}.{frozen}"
+    comes = f"{will_or_may(context.mode)} {participle(finding, action)} on or after {format_time(at, zone)} {UNLESS}.{frozen}"
     return f"{done}{part} The rest {comes}" if part else f"{done} What is left still costs money. It {comes} {STORED}"
 
 
@@ -262,22 +228,21 @@ def _interval_words(length: timedelta) -> tuple[str, str]:
     return NAMED_INTERVALS.get(length, (f"every {count} {unit}s", f"{count}-{unit}"))
 
 
-def _hours_sentences(finding: Finding, hours: Hours, context: NoticeContext) -> str:
-    mode, notice, now = context.mode, context.notice(finding), context.now
+def _hours_sentences(finding: Finding, said: Announcement, hours: Hours, context: NoticeContext) -> str:
+    mode, now, begins = context.mode, context.now, said.at
     week = context.hours_history.get(finding.case.resource.id, "")
     text, become = office_hours.hours_text(hours), f"{will_or_may(mode)} {participle(finding, StepName.STOP)}"
     where = f"{hours.tz}, except on days off in {' and '.join(hours.calendars)}" if hours.calendars else hours.tz
     named = f"{text} ({where})"
-    begins = dates.earliest_action_at(finding.case, now, StepName.STOP)
     also = _freeze_sentence(finding.case.rule, now, max(begins, now + DAYS_OFF_WITHIN), hours.tz) + _days_off_sentence(hours, now)
     if finding.step.name is StepName.WARN:
         even = ", even while it is in use" if hours.force else " if it is idle then"
         restart = " It is started when they begin." if StepName.START in finding.case.blocked else ""
         return f"From {format_time(begins, hours.tz)} on, it {become} outside its office hours ({text}, {where}){even}.{restart}{also} After this you get a summary {_interval_words(finding.case.rule.remind_every)[0]}."
-    if then := dates.forced_stop_at(finding.case, notice, now):
-        at = format_time(then, hours.tz)
+    if said.forced_at:
+        at = format_time(said.forced_at, hours.tz)
         return f"Its office hours, {named}, have ended. It {become} on or after {at}, even if it is in use."
-    last = idle_period.last_notice_at(notice) or now
+    last = idle_period.last_notice_at(finding.notice) or now
     # The summary is the last mail of its day, and so has to say what a notice of the same day says.
     stops = f"{'is' if mode.acts else 'can be'} {participle(finding, StepName.STOP)}"
     even = f" Outside them it {stops}, even while it is in use." if hours.force and StepName.START in finding.case.blocked else ""
@@ -293,7 +258,7 @@ def _no_action_sentence(finding: Finding, mode: Mode) -> str:
     if mode.announces and rule.action.rank >= Ceiling.STOP.rank:
         if finding.case.verdict.confidence is Confidence.LIKELY and rule.act_on is not Confidence.LIKELY:
             return f"The evidence is indirect, so {wont}. {COSTS_ON}"
-        action = possible_actions.wanted_actions(finding.case)[0]
+        action = wanted_actions(finding.case)[0]
         blocked = finding.case.blocked.get(action)
         if blocked and blocked.already_done and is_native(finding.case.resource, action):
             return f"{_capitalized(blocked.because)}. {COSTS_ON}"

@@ -15,12 +15,11 @@ from reaper import registry
 from reaper.case import Blocked, Case, Evidence, is_in_weekly_summary
 from reaper.duration import format_duration
 from reaper.evidence import SLOT_LENGTH
-from reaper.finding import Finding, Money, is_action, money_of, saved_usd_per_hour
+from reaper.finding import Finding, Money, can_be_kept, is_action, money_of, saved_usd_per_hour
 from reaper.kind import Command, Kind, account_of, is_pasteable
 from reaper.model import Resource, Result, Role, State, StepName, is_native
 from reaper.notices import forecast
 from reaper.notices.forecast import NoticeContext
-from reaper.planning import possible_actions
 from reaper.text import SMALLEST_SHOWN_USD, format_day, format_usd, tidy_line, with_local_times
 from reaper.urls import is_loopback, split_address
 
@@ -98,7 +97,7 @@ def notice_item(finding: Finding, context: NoticeContext, snooze_link: str | Non
     """A finding for the templates. For admins, a command names the ledger that it needs."""
     resource, verdict, zone = finding.case.resource, finding.case.verdict, context.time_zone(finding)
     acted = is_action(finding)
-    removes = finding.step.name is not StepName.START and (acted or forecast.action_at(finding, context))
+    removes = finding.step.name is not StepName.START and (acted or finding.announced)
     undo = undo_command(resource) if removes else None
     # Restoring takes the deployment's ledger and manifests, and the right to write.
     needs_admin = undo is not None and undo.startswith(f"{RESTORE_COMMAND} ")
@@ -121,7 +120,7 @@ def notice_item(finding: Finding, context: NoticeContext, snooze_link: str | Non
         wasted=wasted_text([finding], context),
         cost=_item_cost(finding, context),
         acted=acted,
-        can_keep=possible_actions.can_be_kept(finding),
+        can_keep=can_be_kept(finding),
         next_sentence=with_local_times(forecast.next_sentence(finding, context), zone),
         snooze_link=_safe_link(snooze_link),
         tag_command=keep_command(resource, context.now),

@@ -14,7 +14,6 @@ from reaper.case import Coverage
 from reaper.coverage import failure_row, target_of_row
 from reaper.errors import ReaperError
 from reaper.finding import Report
-from reaper.idle_period import MAX_CLOCK_SKEW
 from reaper.ledger.ledger import update_row
 from reaper.ledger.rows import NamedRow, sortable_time
 from reaper.notices.admin_summary import MAX_ROWS, idle_text
@@ -25,6 +24,7 @@ from reaper.notices.item import kind_title
 from reaper.notices.message import MAX_SUBJECT, Audience, Card, Message, render_mail
 from reaper.notices.sending import channel_failures
 from reaper.prices import price_basis
+from reaper.record import MAX_CLOCK_SKEW
 from reaper.report.coming import coming_actions, coming_sentence
 from reaper.report.coverage_map import place_text
 from reaper.savings.book import TrendDay, read_saved, read_trend

@@ -122,7 +122,7 @@ def _letter(findings: Sequence[Finding], to_owner: bool, context: NoticeContext)
         wasted=wasted_text(idle, context),
         announced=len(notices),
         acted=[f for f in findings if is_action(f)],
-        about_hours=sum(forecast.is_about_hours(f, context) for f in findings),
+        about_hours=sum(f.announced is not None and f.announced.by_hours for f in findings),
         coming=coming,
         enrolled=enrolled,
         today=today,

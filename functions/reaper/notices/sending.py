@@ -15,7 +15,7 @@ from reaper import idle_period, record_updates
 from reaper.case import Coverage
 from reaper.coverage import failure_row, own_row
 from reaper.errors import CloudError, ReaperError, Reason
-from reaper.finding import Finding, Outcome, is_action, judged_case, left_alone
+from reaper.finding import Finding, Outcome, follow_up, is_action, judged_case, left_alone
 from reaper.ledger.ledger import Ledger, update_record, update_snooze
 from reaper.ledger.rows import HistoryEntry, Recalled, comparable_id, remembered_ids
 from reaper.model import NOTICES, Resource, Result, StepName
@@ -26,9 +26,8 @@ from reaper.notices.item import kind_title, shown_name, shown_place
 from reaper.notices.message import MAX_SUBJECT, Audience, Card, Message, is_deliverable, render_mail
 from reaper.notices.owner_notice import owner_notices
 from reaper.pending import intents, unfinished
-from reaper.planning import dates, possible_actions
-from reaper.planning.valid_notice import without_void_notice
-from reaper.record import Act, Correction, Record
+from reaper.planning import accepted
+from reaper.record import Act, Correction, Record, snoozed_because
 from reaper.report.run_report import with_record
 from reaper.text import count_noun, format_time, tidy_line
 
@@ -189,7 +188,7 @@ def record_action_told(finding: Finding, act: Act, receipt: str, mails: NoticeRo
     now = mails.context.clock()
     if is_open:
         return Part(errors=attempt(lambda: intents.record_owner_told(mails.ledger, act, now)))
-    announced = mails.run.mode.announces and possible_actions.announced_by_mail(finding) is not None
+    announced = mails.run.mode.announces and follow_up(finding) is not None
     rest = unfinished.change_after_mail(finding, receipt, now) if announced else None
 
     def with_result(record: Record) -> Record:
@@ -245,12 +244,11 @@ def _changed_because(finding: Finding, recalled: Recalled, mails: NoticeRound) -
     record, snoozes = recalled.record(case.resource.id), recalled.snoozes(case.resource)
     if because := idle_period.dated_ahead_because(record, now):
         return because
-    if because := possible_actions.snoozed_because(case, snoozes, now):
+    if because := snoozed_because(snoozes, case.resource.created, now):
         return because
     decided = mails.decided[case.resource.id]
     if decided.needs_summary:  # its record may have changed: an action was begun, then withdrawn
-        valid = without_void_notice(case, record, snoozes, now, announces=mails.run.mode.announces)
-        return None if dates.is_summary_due(case, valid.notice, snoozes, mails.now) else SUMMARY_SENT
+        return None if record.notice == decided.notice else SUMMARY_SENT
     if snoozes.protections != decided.snoozes:
         return CHANGED
     changed_by_this_run = record.act is not None and record.act.run == mails.run.id
@@ -274,21 +272,21 @@ def _remember(finding: Finding, receipt: str | None, mails: NoticeRound) -> Part
         if receipt is None and record.version != decided.record_version and not is_action(finding):
             return record
         announces = mails.run.mode.announces
-        new = record_updates.after_judging(judged, record, snoozes, mails.now, announces=announces)
+        new = accepted.after_judging(judged, record, snoozes, mails.now, announces=announces)
         if receipt and finding.step.name in NOTICES:
-            new = record_updates.after_notice(finding.case, new, finding.step, receipt, accepted_at, acting=announces)
+            new = accepted.after_notice(finding.case, new, finding.step, receipt, accepted_at, acting=announces)
         return record_updates.after_action(new) if finding.outcome.already_done else new
 
     try:  # what is unreadable among the known raises, too
         snoozes = known.snoozes(resource)
         record = update_record(mails.ledger, resource.id, change, mails.now, known.record(resource.id))
-        snooze = record_updates.snooze_after_judging(judged, snoozes.own)
+        snooze = accepted.snooze_after_judging(judged, snoozes.own)
         if snooze != snoozes.own:
-            update_snooze(mails.ledger, resource.id, partial(record_updates.snooze_after_judging, judged), mails.now)
+            update_snooze(mails.ledger, resource.id, partial(accepted.snooze_after_judging, judged), mails.now)
     except ReaperError as error:
         failed = Outcome(result=Result.FAILED, error=f"it couldn't be recorded: {error}")
         return Part(findings={resource.id: replace(finding, outcome=failed)}, errors=[error])
-    return Part(findings={resource.id: with_record(finding, record, snooze)})
+    return Part(findings={resource.id: replace(with_record(finding, record, snooze), notice=record.notice)})
 
 
 def _correction_line(wrong: _Wrong) -> str:

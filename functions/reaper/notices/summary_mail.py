@@ -22,7 +22,6 @@ from itertools import accumulate
 from reaper.case import Coverage
 from reaper.errors import CloudError, ReaperError, Reason
 from reaper.finding import Report, is_action
-from reaper.idle_period import MAX_CLOCK_SKEW
 from reaper.ledger.ledger import update_row
 from reaper.ledger.rows import NamedRow, adapter, sortable_time
 from reaper.model import Result
@@ -35,6 +34,7 @@ from reaper.notices.sending import channel_failures
 from reaper.pending.holds import READ_STATUSES
 from reaper.policy.channel_settings import Acs, Sns
 from reaper.policy.schema import Owners
+from reaper.record import MAX_CLOCK_SKEW
 
 SUMMARY_ROW = "summary"
 """The row of the ledger with the last summaries, the newest first."""

@@ -13,13 +13,14 @@ from datetime import UTC, datetime, timedelta
 from reaper import idle_period, record_updates
 from reaper.case import Case, Owner
 from reaper.errors import CloudError, Reason
-from reaper.finding import Finding, Outcome, Step
+from reaper.finding import Finding, Outcome, Step, follow_up
 from reaper.ledger.ledger import Ledger, target_from_text, target_text, update_record, update_row
 from reaper.ledger.rows import HistoryEntry, NamedRow, Recalled, comparable_id
 from reaper.model import Ceiling, Resource, Result, Rule, State, StepName, Target, Verdict
 from reaper.pending import intents
-from reaper.planning import possible_actions
-from reaper.record import Act, Record
+from reaper.planning import accepted, possible_actions
+from reaper.planning.standing import with_follow_ups
+from reaper.record import MAX_CLOCK_SKEW, Act, Record
 
 OPEN_TARGETS_ROW, TARGETS_COLUMN = "open targets", "targets"
 """The named row with the targets that may have an action which isn't settled, or which its owner doesn't know of."""
@@ -154,7 +155,7 @@ def _without_told(
         if mail is None:
             left.append(each)
             continue
-        finding = untold_finding(each, cases.get(comparable_id(each.act.id)))
+        finding = untold_finding(each, cases.get(comparable_id(each.act.id)), mail.when)
         change = change_after_mail(finding, mail.by, mail.when) if mail.because.endswith(AND_THE_REST) else None
         intents.record_owner_told(ledger, each.act, mail.when, change)
         told.append(each.act.id)
@@ -169,8 +170,8 @@ def interrupted_because(act: Act) -> str:
 
 def change_after_mail(finding: Finding, receipt: str, when: datetime) -> Callable[[Record], Record]:
     """How a mail about an action, accepted at `when`, changes its record: it is the notice of what follows."""
-    action, case = possible_actions.announced_by_mail(finding), finding.case
-    return lambda record: record_updates.after_action_mail(case, record, action, receipt, when) if action else record
+    following, case = follow_up(finding), finding.case
+    return lambda record: accepted.after_action_mail(case, record, following[0], receipt, when) if following else record
 
 
 def history_reason(act: Act, *, rest: bool = False) -> str:
@@ -190,12 +191,15 @@ def closed_actions_error(closed: Sequence[Unfinished]) -> CloudError | None:
 def accepted_mail(act: Act, ledger: Ledger) -> HistoryEntry | None:
     """The history entry of the mail about it that a channel accepted before its run ended; None if there is none."""
     texts = {history_reason(act), history_reason(act, rest=True)}
-    entries = ledger.history(act.id, act.at - idle_period.MAX_CLOCK_SKEW, MAX_ENTRIES)
+    entries = ledger.history(act.id, act.at - MAX_CLOCK_SKEW, MAX_ENTRIES)
     return next((e for e in entries if e.what == TOLD_ENTRY and e.because in texts), None)
 
 
-def untold_finding(unfinished: Unfinished, listed: Case | None) -> Finding:
-    """The action as a finding to mail about. The mail goes to the owner at that time, and never counts as a notice to a new owner."""
+def untold_finding(unfinished: Unfinished, listed: Case | None, now: datetime | None) -> Finding:
+    """The action as a finding to mail about. The mail goes to the owner at that time, and never counts as a notice to a new owner.
+
+    `now`: from when on what follows is dated; None if nothing is announced.
+    """
     act, outcome, zero = unfinished.act, unfinished.outcome, timedelta()
     unsure = outcome.result is Result.FAILED
     because = "an earlier run may have changed it" if unsure else "it is unchanged since an earlier run"
@@ -205,11 +209,12 @@ def untold_finding(unfinished: Unfinished, listed: Case | None) -> Finding:
     case = listed or Case(resource=unlisted_resource(unfinished), rule=no_rule, verdict=verdict, owner=owner)
     owner = owner if act.owner else case.owner
     hours = case.rule.hours and replace(case.rule.hours, by_rule=False)  # a weekly summary isn't enough
-    return Finding(
+    finding = Finding(
         case=replace(case, verdict=verdict, owner=owner, rule=replace(case.rule, hours=hours), evidence=()),
         step=Step(name=act.action, because="an earlier run carried it out, and its owner has no mail about it yet"),
         outcome=outcome,
     )
+    return with_follow_ups(finding, now) if now else finding
 
 
 def unlisted_resource(unfinished: Unfinished) -> Resource:

@@ -22,9 +22,8 @@ from reaper.model import Run, State
 from reaper.pending import holds
 from reaper.pending.acted import ActedOn, acted_on
 from reaper.pending.holds import Breaker, HoldRow, HoldRows, KindInTarget, PlaceCount, RunScope, Shares, Usual
-from reaper.planning.possible_actions import snooze_sentence
 from reaper.policy.rules import effective_rule
-from reaper.record import Snooze
+from reaper.record import Snooze, snooze_sentence
 
 if TYPE_CHECKING:
     from reaper.policy.schema import Limits, Policy

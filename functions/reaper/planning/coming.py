@@ -9,12 +9,12 @@ from __future__ import annotations
 from datetime import datetime
 
 from reaper import idle_period, registry
-from reaper.case import Blocked, Case, may_act
+from reaper.case import Blocked, Case, may_act, wanted_actions
 from reaper.duration import format_duration
 from reaper.finding import Step
 from reaper.model import ENDING_ACTIONS, Confidence, NextAction, State, StepName
 from reaper.planning import dates, reasons
-from reaper.planning.possible_actions import is_proven_enough, is_unconfirmed, manual_start_at, strongest_action, wanted_actions
+from reaper.planning.possible_actions import is_proven_enough, is_unconfirmed, manual_start_at, strongest_action
 from reaper.record import Record
 from reaper.text import DOLLARS, Currency, format_usd
 from reaper.words import frozen_because, grace_words, notice_length

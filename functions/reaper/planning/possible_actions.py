@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 
 from reaper import idle_period
-from reaper.case import Case, may_act, may_keep_hours
-from reaper.finding import Finding, is_action
+from reaper.case import Case, may_act, may_keep_hours, wanted_actions
 from reaper.model import Ceiling, Confidence, Result, State, StepName, Verdict
 from reaper.policy import office_hours
 from reaper.policy.tags import tag_values
-from reaper.record import Act, Record, Snooze, Snoozes
+from reaper.record import Act, Record, Snoozes, snoozed_because
 
 ACTION_STRENGTH: Mapping[str, int] = {StepName.STOP: 1, StepName.DELETE: 2}
-WANTED_ACTIONS = {Ceiling.STOP: (StepName.STOP,), Ceiling.DELETE: (StepName.DELETE, StepName.STOP)}
-"""The actions of each ceiling, the strongest first."""
 
 
 def is_in_doubt(case: Case) -> bool:
@@ -55,35 +52,6 @@ def strongest_action(case: Case, now: datetime) -> StepName | None:
     if not is_proven_enough(case) and not is_forced(case, now):
         return None
     return next((action for action in wanted_actions(case) if action in case.blocked and case.blocked[action] is None), None)
-
-
-def wanted_actions(case: Case) -> tuple[StepName, ...]:
-    """The actions that the policy leads to, the strongest first. By `then` it is a delete, once a stop has nothing left to do."""
-    wanted, stop = WANTED_ACTIONS.get(case.rule.action, ()), case.blocked.get(StepName.STOP)
-    if stop and stop.already_done and may_be_followed(case):
-        return (StepName.DELETE,)
-    return (StepName.STOP,) if wanted and case.rule.hours else wanted
-
-
-def may_be_followed(case: Case) -> bool:
-    """Whether `then` deletes what a stop leaves. Something must still be paid for: what costs nothing is left alone."""
-    return case.rule.delete_after is not None and case.stop_leaves_cost and StepName.DELETE in case.blocked
-
-
-def announced_by_mail(finding: Finding) -> StepName | None:
-    """What the mail about its action announces: the rest of the action, or the delete by `then` after a stop. None if nothing follows."""
-    case, outcome = finding.case, finding.outcome
-    if outcome.result is not Result.DONE or not may_keep_hours(case):
-        return None
-    if outcome.part_done is not None:
-        return finding.step.name
-    follows = finding.step.name is StepName.STOP and may_be_followed(case) and case.blocked[StepName.DELETE] is None
-    return StepName.DELETE if follows else None
-
-
-def can_be_kept(finding: Finding) -> bool:
-    """Whether its owner can still keep it: it wasn't acted on, or something follows."""
-    return not is_action(finding) or announced_by_mail(finding) is not None
 
 
 def is_proven_enough(case: Case) -> bool:
@@ -127,36 +95,10 @@ def is_left_stopped(case: Case, record: Record) -> bool:
 
 def with_snooze(case: Case, snoozes: Snoozes, now: datetime) -> Case:
     """The case with an exempt verdict if it is idle and a snooze is in effect; otherwise the case unchanged."""
-    because = snoozed_because(case, snoozes, now)
+    because = snoozed_because(snoozes, case.resource.created, now)
     if not because or not may_act(case):
         return case
     return replace(case, verdict=Verdict(state=State.EXEMPT, because=because, last_busy=case.verdict.last_busy))
-
-
-def snoozed_because(case: Case, snoozes: Snoozes, now: datetime) -> str | None:
-    """The sentence about the snooze in effect, if any. That of its host protects it, too."""
-    if is_snoozed(case, snoozes.own, now):
-        return snooze_sentence(snoozes.own)
-    is_by_host = snoozes.host.until is not None and snoozes.host.until > now
-    return f"its host is {snooze_sentence(snoozes.host)}" if is_by_host else None
-
-
-def is_snoozed(case: Case, snooze: Snooze, now: datetime) -> bool:
-    """Whether a snooze is in effect. A snooze from before the resource was created was for another one with the same ID."""
-    return snooze.until is not None and snooze.until > now and not is_recreated(case, snooze)
-
-
-def is_recreated(case: Case, snooze: Snooze) -> bool:
-    """Whether the resource was created after its snooze, under an ID that another resource had."""
-    created = case.resource.created
-    return snooze.at is not None and created is not None and created > snooze.at + idle_period.MAX_CLOCK_SKEW
-
-
-def snooze_sentence(snooze: Snooze) -> str:
-    """The sentence about a snooze that is in effect."""
-    until = snooze.until.astimezone(UTC) if snooze.until else None
-    reason = f": {snooze.reason}" if snooze.reason else ""
-    return f"snoozed until {until:%Y-%m-%d %H:%M} UTC by {snooze.by or 'someone'}{reason}"
 
 
 def _is_startable(case: Case) -> bool:

@@ -15,7 +15,7 @@ from reaper.calendars.adding import add_length
 from reaper.case import Case, is_stopped_by_hours
 from reaper.model import AnnouncedAction, Ceiling, State
 from reaper.planning import dates, possible_actions
-from reaper.record import Notice, Record, Snooze, Snoozes
+from reaper.record import MAX_CLOCK_SKEW, Notice, Record, Snooze, Snoozes, is_recreated
 
 DATED_AHEAD = "it is dated ahead of this run's clock"
 Ends = Sequence[datetime | None]
@@ -60,7 +60,7 @@ def void_because(
         because = _idle_period_over_because(case, record, sent, now)
         if notice.action is not None and any(at and at > sent for at in lapsed):
             because = "an idle share that had jumped is usual again"
-    return because or (DATED_AHEAD if last > now + idle_period.MAX_CLOCK_SKEW else None)
+    return because or (DATED_AHEAD if last > now + MAX_CLOCK_SKEW else None)
 
 
 def _taken_away_because(case: Case, notice: Notice, sent: datetime, snoozes: Snoozes, now: datetime) -> str | None:
@@ -73,7 +73,7 @@ def _taken_away_because(case: Case, notice: Notice, sent: datetime, snoozes: Sno
         return "it went to another owner"
     if rule.protected_because and not rule.in_doubt:
         return "it is protected now"
-    own = None if possible_actions.is_recreated(case, snoozes.own) else snoozes.own.until
+    own = None if is_recreated(snoozes.own, case.resource.created) else snoozes.own.until
     if any(until and sent < until <= now for until in (own, snoozes.host.until, rule.protection_ended_at)):
         return "a protection ended since"
     is_old = notice.action is not None and now > valid_until(case, max(last, notice.not_before or last))

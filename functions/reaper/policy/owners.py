@@ -11,11 +11,10 @@ from dataclasses import replace
 from itertools import chain
 
 from reaper.case import Case, Claim, Owner
-from reaper.idle_period import MAX_CLOCK_SKEW
 from reaper.model import Resource
 from reaper.notices.message import is_deliverable, is_plain_address
 from reaper.policy.tags import tag_values
-from reaper.record import Snooze
+from reaper.record import MAX_CLOCK_SKEW, Snooze
 
 SEVERAL = "several addresses; name one in it"
 """What is wrong with a tag of several addresses."""

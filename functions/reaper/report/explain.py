@@ -11,14 +11,13 @@ from datetime import datetime, timedelta
 from difflib import get_close_matches
 
 from reaper import idle_period
-from reaper.case import Evidence, Price
+from reaper.case import Evidence, Price, wanted_actions
 from reaper.duration import format_duration
 from reaper.finding import Finding, FinishedRun, Report
 from reaper.ledger.rows import HistoryEntry
 from reaper.model import Ceiling, Confidence, NextAction, Role, State, StepName
 from reaper.pending import lookup
-from reaper.planning import possible_actions
-from reaper.policy import rules
+from reaper.policy import office_hours, rules
 from reaper.policy.schema import Policy
 from reaper.policy.tags import TAG_PREFIX
 from reaper.record import NO_RECORD, NO_SNOOZES, Notice, Record, Snooze
@@ -157,7 +156,7 @@ def _forbidden_because(finding: Finding, action: StepName, known: ExplainContext
     if case.rule.protected_because:
         return f"it is protected: {case.rule.protected_because}"
     by_then = action is StepName.DELETE and case.rule.delete_after is not None
-    if by_then and action not in possible_actions.wanted_actions(case):
+    if by_then and action not in wanted_actions(case):
         return "its rule's then deletes only what still costs money after a stop"
     if case.rule.action.rank < needed.rank and not by_then:
         return f"the policy allows at most {case.rule.action}"
@@ -165,7 +164,7 @@ def _forbidden_because(finding: Finding, action: StepName, known: ExplainContext
         return None if case.rule.hours else "it has no office hours that start it"
     if frozen := frozen_because(case.rule, known.now):
         return frozen
-    if possible_actions.is_forced(case, known.now):
+    if (hours := case.rule.hours) and hours.force and not office_hours.is_open(hours, known.now):
         return None
     if state is not State.IDLE:
         return f"it is {state}"
@@ -271,7 +270,7 @@ def _notice_text(notice: Notice) -> str | None:
 
 def _date_lines(finding: Finding, known: ExplainContext) -> Iterator[str]:
     last = idle_period.last_notice_at(known.records.get(finding.case.resource.id, NO_RECORD).notice)
-    if last and finding.step.name is StepName.NONE and possible_actions.strongest_action(finding.case, known.now):
+    if last and finding.step.name is StepName.NONE and finding.next:
         reminder = last + finding.case.rule.remind_every
         wait = format_duration(max(timedelta(), reminder - known.now))
         yield explain_line("date", f"next reminder around {utc_text(reminder)}, in {wait}")

@@ -14,7 +14,6 @@ from reaper.handover import Acted, Decided, Observed
 from reaper.model import BudgetUse, State, Status
 from reaper.notices.context import ConcludeContext
 from reaper.pending import stop_switch
-from reaper.planning import reasons
 from reaper.policy.accepted import expiry_notes, unmatched_notes
 from reaper.policy.own_prices import Budget
 from reaper.record import NO_RECORD, NO_SNOOZES, Record, Snooze
@@ -96,7 +95,7 @@ def join_findings(parts: Iterable[Observed], decided: Decided, acted: Iterable[A
     findings: dict[tuple[str, str], Finding] = {}
     for case in (case for part in parts for case in part.cases):
         found = known.get(finding_key(case))
-        findings[finding_key(case)] = found or finding_of(case, reasons.nothing_to_do_because(case, None), decided.decided_at)
+        findings[finding_key(case)] = found or finding_of(case, f"nothing to do: it is {case.verdict.state}", decided.decided_at)
     findings = {key: _with_outcome(finding, outcomes) for key, finding in {**findings, **known}.items()}
     prices = {finding.case.resource.id.lower(): finding.case.price for finding in findings.values()}
     return [_with_host_share(finding, prices) for finding in findings.values()]

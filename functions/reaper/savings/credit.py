@@ -19,9 +19,8 @@ from reaper.case import Case, Price
 from reaper.finding import Finding, is_done
 from reaper.idle_period import CONFIRM_WITHIN
 from reaper.model import ENDING_ACTIONS, BilledPart, Result, State, StepName, Target
-from reaper.planning.valid_notice import void_because
 from reaper.policy.tags import tag_values
-from reaper.record import NO_RECORD, NO_SNOOZES, Record, Snooze, Snoozes
+from reaper.record import NO_RECORD, NO_SNOOZES, Record, Snooze
 
 Parts = tuple[BilledPart, ...] | None
 
@@ -120,19 +119,16 @@ def begin_saving(finding: Finding, parts_left: Parts, tag_keys: Collection[str],
     )
 
 
-def await_prompted(finding: Finding, now: datetime, tag_keys: Collection[str], horizon: timedelta) -> Saving | None:
-    """What waits for the owner to stop a resource after a valid notice, which may be of `now`; None if there is none, or if its autoscaling
+def await_prompted(finding: Finding, tag_keys: Collection[str], horizon: timedelta) -> Saving | None:
+    """What waits for the owner to stop a resource after a notice that counts; None if there is none, or if its autoscaling
     or its own idle shutdown may end it.
     """
-    case, record = finding.case, finding.record or NO_RECORD
+    case, notice = finding.case, finding.notice
     usd = max(0.0, round(finding.case.price.usd_per_hour - case.excess_usd_per_hour, 6)) if finding.case.price else None
-    at = idle_period.last_notice_at(record.notice)
-    if case.verdict.state is not State.IDLE or case.resource.host_id or at is None:
+    at = idle_period.last_notice_at(notice)
+    if case.verdict.state is not State.IDLE or case.resource.host_id or at is None or idle_period.is_about_hours(notice):
         return None
     if usd == 0 or case.resource.stop_by == "native":
-        return None
-    snoozes = Snoozes(own=finding.snooze or NO_SNOOZES.own)
-    if idle_period.is_about_hours(record.notice) or void_because(case, record, snoozes, max(now, at)):
         return None
     return Saving(
         subject=subject_of(case, tag_keys),

@@ -79,7 +79,7 @@ def _record_target(target: Target, findings: Sequence[Finding], kinds: Collectio
     rows, unread = book.read_open(ledger, target)
     recalled = ledger.recall([row.saving.subject.id for row in rows], now) if rows else Recalled()
     unacted = (f for f in findings if f.case.resource.kind in kinds and not is_action(f))
-    begins = (credit.await_prompted(f, sweep.over_at, sweep.tag_keys, sweep.horizon) for f in unacted)
+    begins = (credit.await_prompted(f, sweep.tag_keys, sweep.horizon) for f in unacted)
     awaited = {comparable_id(saving.subject.id): saving for saving in begins if saving}
     waiting = {comparable_id(row.saving.subject.id) for row in rows if row.saving.cause is Cause.PROMPTED}
     cases = _cases_by_id(findings, sweep)

@@ -10,10 +10,9 @@ from datetime import datetime, timedelta
 from reaper import urls
 from reaper.case import is_stopped_by_hours
 from reaper.errors import SettingsError
-from reaper.finding import Finding
+from reaper.finding import Finding, can_be_kept
 from reaper.ledger.rows import Visit, VisitResource
 from reaper.model import State, StepName
-from reaper.planning import possible_actions
 from reaper.prices import price_basis
 from reaper.snooze import keys
 from reaper.snooze.request import PAGE_PATH
@@ -95,7 +94,7 @@ def _may_be_kept(finding: Finding) -> bool:
     """Whether it is idle or gets a notice about office hours, and wasn't acted on, or something is to follow."""
     has_notice = finding.step.name in {StepName.WARN, StepName.REMIND}
     by_hours = has_notice and is_stopped_by_hours(finding.case)
-    return possible_actions.can_be_kept(finding) and (finding.case.verdict.state is State.IDLE or by_hours)
+    return can_be_kept(finding) and (finding.case.verdict.state is State.IDLE or by_hours)
 
 
 def _visit_resource(finding: Finding, now: datetime) -> VisitResource:
