@@ -14,7 +14,9 @@ from reaper.finding import Step
 from reaper.model import Ceiling, State, StepName, Verdict
 from reaper.planning.accepted import after_notice
 from reaper.planning.dates import valid_notice_at
+from reaper.policy import office_hours
 from reaper.record import Claim, ManifestReference, Record, Snooze, Snoozes
+from reaper.record_updates import after_action
 
 WARN = Step(name=StepName.WARN, because="idle")
 
@@ -152,13 +154,34 @@ def test_memory_has_the_idle_period_from_the_first_idle_verdict():
 def test_only_use_change_and_protection_end_the_idle_period(of):
     fields = {"acted": StepName.STOP, "acted_at": NOW - DAY, "manifest": ManifestReference(address="m", sha256="0"), "version": 3}
     record = warned(DAY, reminded_at=NOW - 2 * HOUR, **fields)
-    assert after_judging(of, snoozed(NOW + DAY, record, by="jo"), NOW) == a_record(**fields)
+    assert after_judging(of, snoozed(NOW + DAY, record, by="jo"), NOW) == a_record(**fields, state=of.verdict.state, state_at=NOW)
 
 
 @pytest.mark.parametrize("state", [State.UNKNOWN, State.EXEMPT, State.YOUNG])
 def test_unknown_young_and_free_resources_keep_their_idle_period(state):
     record = warned(DAY)
-    assert after_judging(case(state), record, NOW) is record
+    assert after_judging(case(state), record, NOW) == replace(record, state=state, state_at=NOW)
+    assert after_judging(case(state), replace(record, notice=None), NOW) == replace(record, notice=None)
+
+
+@pytest.mark.parametrize("state", State)
+@pytest.mark.parametrize("hours", [None, replace(office_hours.parse_hours("mon-fri 07:00-21:00", "Europe/Berlin"), force=True)])
+def test_a_state_is_written_only_when_it_changes(state, hours):
+    of = case(state, hours=hours, acts={StepName.STOP: None, StepName.START: None})
+    told = after_notice(of, after_judging(of, Record(), NOW), WARN, "r1", NOW)
+    assert told.state is (None if state is State.IDLE else state)
+    for record in (told, after_judging(of, warned(HOUR), NOW), after_judging(of, told, NOW + HOUR)):
+        seen = after_judging(of, record, NOW + HOUR)
+        assert (seen.state, seen.state_at) == (record.state, record.state_at)
+        assert after_judging(of, seen, NOW + 2 * HOUR) == seen
+
+
+def test_use_is_dated_by_its_signal_and_ends_once_it_is_idle_or_acted_on():
+    used = after_judging(case(State.ACTIVE, last_busy=NOW - HOUR), warned(DAY), NOW)
+    assert (used.state, used.state_at, used.notice) == (State.ACTIVE, NOW - HOUR, None)
+    assert after_judging(case(State.UNKNOWN), used, NOW + DAY) == used, "its notice is used up"
+    assert after_judging(case(), used, NOW + 9 * DAY).state is None
+    assert (after_action(used).state, after_action(used).state_at) == (None, None)
 
 
 def test_memory_is_rarely_rewritten():
@@ -174,7 +197,8 @@ def test_memory_is_rarely_rewritten():
 
 def test_ended_snooze_takes_the_notice_it_answered():
     known = snoozed(NOW - HOUR, warned(2 * DAY), by="jo", reason="demo")
-    assert after_judging(case(State.UNKNOWN), known, NOW) == a_record(idle_since=NOW - 10 * DAY, seen_idle_at=NOW - HOUR)
+    seen = {"state": State.UNKNOWN, "state_at": NOW}
+    assert after_judging(case(State.UNKNOWN), known, NOW) == a_record(idle_since=NOW - 10 * DAY, seen_idle_at=NOW - HOUR, **seen)
 
 
 def test_snooze_ends_at_its_last_moment():

@@ -226,7 +226,7 @@ def test_recreated_resource_needs_a_new_enrolment():
 @pytest.mark.parametrize("of", [case(State.ACTIVE, hours=HOURS), case(State.YOUNG, hours=HOURS), case(State.EXEMPT, hours=HOURS)])
 def test_use_stops_and_starts_do_not_affect_an_enrolment(of):
     record = enrolled(4 * DAY)
-    assert after_judging(of, record, NIGHT) == record
+    assert after_judging(of, record, NIGHT) == replace(record, state=of.verdict.state, state_at=NIGHT)
     assert after_action(record) == record
 
 
@@ -323,7 +323,7 @@ def test_forced_stop_needs_a_well_dated_notice_to_the_present_owner():
 
 def test_notice_of_a_forced_stop_lasts_through_use():
     record = enrolled(HOUR)
-    assert after_judging(force(), record, NIGHT) == record
+    assert after_judging(force(), record, NIGHT) == replace(record, state=State.ACTIVE, state_at=NIGHT)
     assert after_judging(case(State.ACTIVE), record, NIGHT).notice.hours == VOID_ENROLMENT, "its rule has no hours any more"
 
 

@@ -211,8 +211,8 @@ def test_any_run_remembers_that_a_protection_began(state: State, announces: bool
 
 def test_a_price_that_is_unknown_for_a_while_loses_no_idle_period():
     doubtful = judged(State.EXEMPT, protected_because="accepted (it may match)", in_doubt=True)
-    assert after_judging(doubtful, STOP, NOW) == STOP
-    assert after_judging(judged(State.YOUNG), STOP, NOW) == STOP
+    assert after_judging(doubtful, STOP, NOW) == replace(STOP, state=State.EXEMPT, state_at=NOW)
+    assert after_judging(judged(State.YOUNG), STOP, NOW) == replace(STOP, state=State.YOUNG, state_at=NOW)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
-from reaper.model import AnnouncedAction, Resource, Result, StepName
+from reaper.model import AnnouncedAction, Resource, Result, State, StepName
 
 
 class _Aware:
@@ -127,7 +127,7 @@ class Record:
     `idle_since` is the start of the current idle period, `seen_idle_at` when a sweep last saw it idle: if the proof reaches back to that
     moment, it is still the same period. `called_at`: when the reaper last changed the resource, by an action, a put-back, a restore or an undo. Its
     idle time counts from then. `lost_manifest`: the address of a manifest whose action this ledger doesn't know. Until a person restores it,
-    nothing is done.
+    nothing is done. `state`: the last one if it isn't idle any more though its owner has a notice, as first seen then, or used, at `state_at`.
     """
 
     idle_since: Time | None = None
@@ -138,6 +138,8 @@ class Record:
     act: Act | None = None
     called_at: Time | None = None
     lost_manifest: str | None = None
+    state: State | None = None
+    state_at: Time | None = None
     written_at: Time | None = field(default=None, compare=False)
     version: int = 0
 

@@ -58,7 +58,7 @@ def is_interrupted(record: Record, run: str | None = None) -> bool:
 def after_action(record: Record) -> Record:
     """The record after an action: its notice is used up, and another action needs another notice. An enrolment lasts."""
     notice = record.notice if idle_period.is_about_hours(record.notice) else None
-    return replace(record, notice=notice, claim=None, idle_since=None, seen_idle_at=None)
+    return replace(record, notice=notice, claim=None, idle_since=None, seen_idle_at=None, state=None, state_at=None)
 
 
 def after_undo(record: Record, now: datetime) -> Record:

@@ -16,9 +16,10 @@ import pytest
 
 from fakes.builders import DAY, HOUR, NOW
 from fakes.memory_ledger import InMemoryLedger
-from fakes.records import a_record
+from fakes.records import a_record, an_act
 from reaper.ledger.rows import Visit, VisitResource
-from reaper.record import Snooze
+from reaper.model import Result, State
+from reaper.record import Record, Snooze
 from reaper.snooze.handler import handle_request
 from reaper.snooze.links import link_address
 from reaper.snooze.pages import snooze_end
@@ -74,6 +75,9 @@ ONE = Visit(
 THREE = replace(ONE, id="three-mail-three-visit", resources=(CHURN, DANA, DRAFT), tz="Europe/Berlin")
 
 
+SCALED_IN = "it is scaling in: AllTraffic from 3 to 1; the autoscaling minimum was lowered first"
+
+
 class Desk(BaseHTTPRequestHandler):
     """The real `handle_request` behind a plain HTTP server."""
 
@@ -120,6 +124,15 @@ class Site(ThreadingHTTPServer):
             self.ledger.add_visit(visit)
         base = f"http://127.0.0.1:{self.server_port}"
         return link_address(base, sign_link(visit.id, visit.expires, KEYS)) + (f"&r={row}" if row else "")
+
+    def happens(self) -> None:
+        """One is scaled in, one in part, and one is in use again, a minute after the mail."""
+        at, part = THREE.sent_at + timedelta(minutes=1), "1 of 2 variants"
+        for each, fields in ((CHURN, {}), (DANA, {"part": part}), (DRAFT, {"action": None})):
+            act = an_act(at=at, result=Result.DONE, because=SCALED_IN, told_at=at, **{"id": each.id, "name": each.name, **fields})
+            known = self.ledger.record(each.id, self.now)
+            used = Record(state=State.ACTIVE, state_at=at)
+            self.ledger.write_record(each.id, Record(act=act) if act.action else used, known.version, self.now)
 
     def snooze(self, resource: VisitResource = CHURN) -> Snooze:
         return self.ledger.snooze(resource.id, self.now)
@@ -253,6 +266,14 @@ def test_snooze_pages_have_no_axe_violation_or_side_scroll(site: Site, browser, 
     _is_good(tab, "")
     tab.goto(site.link() + "x")
     _is_good(tab, "refused-light" if name == "light" else "")
+    site.happens()
+    tab.goto(site.link(THREE))
+    _is_good(tab, "")
+    tab.get_by_role("checkbox", name="dana-gpu").check()
+    tab.get_by_role("button", name="Keep selected").click()
+    _is_good(tab, "")
+    tab.goto(site.link())
+    _is_good(tab, "")
     context.close()
 
 
@@ -303,6 +324,19 @@ def test_not_mine_is_said_for_the_selected_and_taken_back(site: Site, tab):
     tab.get_by_role("button", name="Keep selected").click()
     tab.get_by_role("status").wait_for()
     assert {site.snooze(each).disowned_by for each in THREE.resources} == {None}
+
+
+def test_what_was_done_since_the_mail_is_not_preselected(site: Site, tab):
+    site.happens()
+    tab.goto(site.link(THREE))
+    assert "Scaled in on Sat 21 Nov 2026, 10:18 Europe/Berlin, from 3 instances to 1" in tab.inner_text("main")
+    assert [box.is_checked() for box in tab.get_by_role("checkbox").all()] == [False, True]
+    tab.get_by_role("button", name="Keep selected").click()
+    assert "“draft-translator” is snoozed" in tab.inner_text("h1")
+    assert [site.snooze(each).until is not None for each in THREE.resources] == [False, False, True]
+    tab.goto(site.link())
+    assert "Nothing is left to keep" in tab.inner_text("h1")
+    assert tab.get_by_role("button").count() == 0
 
 
 def test_a_form_on_another_site_changes_nothing(site: Site, browser):

@@ -15,7 +15,7 @@ from reaper.errors import CloudError, Reason
 from reaper.ledger.ledger import Ledger, record_key, snooze_key
 from reaper.ledger.rows import MAX_TEXT
 from reaper.ledger.store import AtVersion
-from reaper.model import AnnouncedAction, Result, StepName
+from reaper.model import AnnouncedAction, Result, State, StepName
 from reaper.record import Claim, Correction, ManifestReference, Notice, Record, SideChange, Snooze
 
 ACT = an_act(
@@ -53,6 +53,8 @@ RECORD = Record(
     act=ACT,
     called_at=NOW - 9 * DAY,
     lost_manifest="s3://manifests/2026-11-24/r1/x-delete-3.json",
+    state=State.UNKNOWN,
+    state_at=NOW - HOUR,
     written_at=NOW,
 )
 SNOOZE = Snooze(until=NOW + DAY, at=NOW - HOUR, by="jo", reason="demo", disowned_by="dana@example.com", disowned_at=NOW - HOUR)

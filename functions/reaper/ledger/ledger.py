@@ -64,8 +64,8 @@ class Ledger:
         return self.recall([resource_id], now).record(resource_id)
 
     def snooze(self, resource_id: str, now: datetime) -> Snooze:
-        """What a person said about one resource; empty if nothing. Raises CloudError also if it can't be read."""
-        return self.recall([resource_id], now).snooze(resource_id)
+        """What a person said about one resource; empty if nothing. Raises CloudError also if it can't be read; its record needn't be."""
+        return _recalled(self.store.get_many({snooze_key(resource_id)}), now).snooze(resource_id)
 
     def recall_with_row(self, ids: Iterable[str], name: str, now: datetime) -> tuple[Recalled, NamedRow]:
         """The same and a named row, all read after this call, in one request if the store can."""

@@ -83,7 +83,8 @@ def send_owner_notices(
 
 def _with_visit(message: Message, about: Sequence[Finding], notices: NoticeContext, mails: NoticeRound) -> tuple[Message, Part]:
     """The message, once the ledger has what its links open. If that can't be stored, the message without links, which offers the tag alone."""
-    visits = [visit for visit in (message.visit, message.card.visit) if visit]
+    # What was done before this moment is what it tells; the page shows what comes after it.
+    visits = [replace(visit, sent_at=mails.context.clock()) for visit in (message.visit, message.card.visit) if visit]
     if not (errors := attempt(*(partial(mails.ledger.add_visit, visit) for visit in visits))):
         return message, Part()
     [plain] = owner_notices(about, replace(notices, open_visit=lambda *_: None))

@@ -67,7 +67,8 @@ def _after_warning(case: Case, record: Record, receipt: str, now: datetime, acti
         not_before=dates.earliest_action_at(case, now, action) if action else None,
         hours=dates.hours_digest(hours) if enrols and hours else None,
     )
-    return replace(record, notice=warned, claim=None if enrols else _claim(case, now))
+    warned_record = replace(record, notice=warned, claim=None if enrols else _claim(case, now))
+    return _with_state(case, warned_record, warned_record, now)
 
 
 def after_action_mail(case: Case, record: Record, action: StepName, receipt: str, now: datetime) -> Record:
@@ -92,6 +93,7 @@ def after_judging(case: Case, record: Record, snoozes: Snoozes, now: datetime, *
     stored, record = record, without_void_notice(case, record, snoozes, now, announces=announces)
     if record == stored and idle_period.dated_ahead_because(stored, now):
         return stored
+    record = _with_state(case, stored, record, now)
     is_in_use = case.verdict.state is State.ACTIVE or (case.rule.protected_because and not case.rule.in_doubt)
     case, since = idle_period.since_own_call(case, record, now), record.idle_since
     # What is merely too young for its rule is still idle, as far as the record is concerned.
@@ -99,6 +101,17 @@ def after_judging(case: Case, record: Record, snoozes: Snoozes, now: datetime, *
         notice = record.notice and replace(record.notice, reminders=0, escalated_at=None, escalated_to=())  # another series
         return replace(record, notice=notice, idle_since=None, seen_idle_at=None)
     return idle_period.seen_idle(case, record, now) if may_act(case) else record
+
+
+def _with_state(case: Case, noticed: Record, record: Record, now: datetime) -> Record:
+    """The record with a state other than idle, for the page of its notice. `noticed`: the same while that may still have been open."""
+    state = case.verdict.state
+    if state is State.IDLE:
+        return replace(record, state=None, state_at=None)
+    if noticed.notice is None or state is record.state:
+        return record
+    used_at = case.verdict.last_busy if state is State.ACTIVE else None
+    return replace(record, state=state, state_at=used_at or now)
 
 
 def snooze_after_judging(case: Case, snooze: Snooze) -> Snooze:

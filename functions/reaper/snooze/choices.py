@@ -37,27 +37,28 @@ class Written:
 
 
 def write_choices(
-    form: SnoozeForm, visit: Visit, chosen: Sequence[VisitResource], ledger: Ledger, now: datetime
+    form: SnoozeForm, visit: Visit, chosen: Sequence[VisitResource], ledger: Ledger, recalled: Recalled, now: datetime
 ) -> list[Written]:
-    """Write each choice; one that fails doesn't affect the others. Raises CloudError if the ledger can't be read at all."""
-    recalled = ledger.recall([resource.id for resource in chosen], now)
-    return [_write_choice(form, visit, resource, ledger, now, recalled) for resource in chosen]
+    """Write each choice; one that fails doesn't affect the others."""
+    return [_write_choice(form, visit, resource, ledger, recalled, now) for resource in chosen]
 
 
 def _write_choice(
-    form: SnoozeForm, visit: Visit, resource: VisitResource, ledger: Ledger, now: datetime, recalled: Recalled
+    form: SnoozeForm, visit: Visit, resource: VisitResource, ledger: Ledger, recalled: Recalled, now: datetime
 ) -> Written:
-    changed, known = False, Snooze()
+    changed, known, to = False, Snooze(), ""
 
     def choose(snooze: Snooze) -> Snooze:
         nonlocal changed
-        to = notice.to if notice else None
         new = with_disowned(snooze, to, visit, now) if form.disowns else with_snooze(snooze, form, resource, visit, now)
         changed = new is not snooze
         return new
 
     try:
-        known, notice = recalled.snooze(resource.id), recalled.record(resource.id).notice
+        is_unreadable = recalled.is_unreadable(resource.id)  # which protects; a snooze is a row of its own
+        known = ledger.snooze(resource.id, now) if is_unreadable else recalled.snooze(resource.id)
+        notice = None if is_unreadable and not form.disowns else recalled.record(resource.id).notice
+        to = (notice and notice.to) or ""
         snooze = update_snooze(ledger, resource.id, choose, now, known)
     except ReaperError as error:
         return Written(resource=resource, snooze=known, error=str(error))
@@ -81,9 +82,9 @@ def with_snooze(snooze: Snooze, form: SnoozeForm, resource: VisitResource, visit
     return replace(snooze, until=until, at=now, by=by, reason=form.reason or None)
 
 
-def with_disowned(snooze: Snooze, notified: str | None, visit: Visit, now: datetime) -> Snooze:
+def with_disowned(snooze: Snooze, notified: str, visit: Visit, now: datetime) -> Snooze:
     """The snooze with the owner's "not mine". The mail to an earlier owner doesn't replace that of the present one, who was `notified`."""
-    is_present_owner = (notified or "").casefold() == visit.address.casefold()
+    is_present_owner = notified.casefold() == visit.address.casefold()
     if is_disowned_by(snooze, visit.address) or (snooze.disowned_by and not is_present_owner):
         return snooze
     return replace(snooze, disowned_by=visit.address, disowned_at=now)

@@ -21,10 +21,11 @@ from reaper.errors import ReaperError, SettingsError
 from reaper.ledger import opening
 from reaper.ledger.ledger import Ledger
 from reaper.ledger.opening import require_known_format
-from reaper.ledger.rows import Visit, VisitResource
-from reaper.snooze import choices, keys, pages
+from reaper.ledger.rows import Visit
+from reaper.snooze import choices, keys, news, pages
 from reaper.snooze import request as form
 from reaper.snooze.keys import Keyring
+from reaper.snooze.news import Row
 from reaper.snooze.request import MAX_BODY, PAGE_PATH, Reply, Request, SnoozeContext, SnoozeForm, network_of, token_of
 from reaper.snooze.token import InvalidLink, Keys, key_id, verify_link
 
@@ -115,18 +116,20 @@ def _reply_to_link(request: Request, context: SnoozeContext, limiters: RateLimit
 
 
 def _reply_to_form(sent: SnoozeForm, visit: Visit, context: SnoozeContext) -> Reply:
-    chosen = [resource for number, resource in enumerate(visit.resources, 1) if number in sent.rows]
+    ledger, now = context.ledger(), context.now
+    recalled = ledger.recall([each.id for each in visit.resources], now)
+    chosen = [row for row in news.rows_of(visit, recalled, now) if row.number in sent.rows]
     if problem := _problem_of(sent, visit, chosen):
         return _form_page(sent, visit, context, problem)
-    ledger = context.ledger()
     require_known_format(ledger)
-    return pages.result_page(sent, visit, choices.write_choices(sent, visit, chosen, ledger, context.now), context.now)
+    kept = [row.resource for row in chosen if row.may_keep]
+    return pages.result_page(sent, visit, choices.write_choices(sent, visit, kept, ledger, recalled, now), chosen, now)
 
 
-def _problem_of(sent: SnoozeForm, visit: Visit, chosen: Sequence[VisitResource]) -> str:
+def _problem_of(sent: SnoozeForm, visit: Visit, chosen: Sequence[Row]) -> str:
     """What the reader must correct; empty if nothing."""
-    if not chosen:
-        return "Choose at least one resource."
+    if not any(row.may_keep for row in chosen):
+        return "It was too late to keep this. Nothing was saved." if chosen else "Choose at least one resource."
     if sent.disowns:
         return "" if choices.may_disown(visit) else "This mail didn't go to an owner, so only the tags can say whose it is."
     is_valid = sent.days is not None and 1 <= sent.days <= max(pages.days_for(sent.days, each) for each in visit.resources)
@@ -134,11 +137,10 @@ def _problem_of(sent: SnoozeForm, visit: Visit, chosen: Sequence[VisitResource])
 
 
 def _form_page(sent: SnoozeForm, visit: Visit, context: SnoozeContext, problem: str = "") -> Reply:
-    ids, now = [each.id for each in visit.resources], context.now
-    recalled = context.ledger().recall(ids, now)
-    snoozes = [recalled.snooze(id_) for id_ in ids if not recalled.is_unreadable(id_)]
-    may = {"shorten": any(choices.may_shorten(each, visit, now) for each in snoozes), "disown": choices.may_disown(visit)}
-    return pages.form_page(sent, visit, recalled, now, may, problem)
+    now = context.now
+    rows = news.rows_of(visit, context.ledger().recall([each.id for each in visit.resources], now), now)
+    may = {"shorten": any(choices.may_shorten(row.snooze, visit, now) for row in rows), "disown": choices.may_disown(visit)}
+    return pages.form_page(sent, visit, rows, now, may, problem)
 
 
 def _required_setting(environ: Mapping[str, str], name: str) -> str:

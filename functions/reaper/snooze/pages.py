@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from reaper.ledger.rows import Recalled, Visit, VisitResource
+from reaper.ledger.rows import Visit, VisitResource
+from reaper.snooze.news import Row, shown_currency
 from reaper.snooze.request import PAGE_PATH, Reply, SnoozeForm
 from reaper.text import Currency, count_noun, format_usd, open_templates
 
@@ -33,20 +34,26 @@ MAX_DAYS = 3650
 
 
 def form_page(
-    form: SnoozeForm, visit: Visit, recalled: Recalled, now: datetime, may: Mapping[str, bool], problem: str = ""
+    form: SnoozeForm, visit: Visit, rows: Sequence[Row], now: datetime, may: Mapping[str, bool], problem: str = ""
 ) -> Reply:
-    """The form. `may`: whether the reader may `shorten` a snooze or `disown` a resource. `problem` is what the reader must correct."""
-    numbered, known = list(enumerate(visit.resources, 1)), recalled.readable_only()
-    chosen = [each for number, each in numbered if number in form.rows] or list(visit.resources)
-    count = len(numbered)
+    """The form. `may`: whether the reader may `shorten` a snooze or `disown` a resource. `problem` is what the reader must correct.
+
+    What was acted on is preselected only if the reader selected it before.
+    """
+    named = [row for row in rows if row.number in form.rows] or rows
+    chosen = [row.resource for row in named if row.may_keep and (problem or not row.done)]
+    left, count = [row.resource for row in rows if row.may_keep], len(rows)
+    which = f"these {len(left)} resources" if len(left) > 1 else f"“{left[0].name}”" if left else ""
     body = _render_page(
         "form",
-        f"Keep these {count} resources?" if count > 1 else f"Keep “{visit.resources[0].name}”?",
+        f"Keep {which}?" if which else "Nothing is left to keep",
         visit=visit,
         form=form,
         now=now,
         money=partial(format_usd, currency=shown_currency(visit)),
-        rows=[(number, each, known.record(each.id), known.snooze(each.id), each in chosen) for number, each in numbered],
+        rows=rows,
+        left=left,
+        chosen=chosen,
         choices=snooze_choices(chosen, visit, now),
         about="" if count == 1 else f" for all {count}" if len(chosen) == count else f" for the {len(chosen)} preselected",
         may=may,
@@ -55,14 +62,22 @@ def form_page(
     return _reply(400 if problem else 200, body, f"{count_noun(count, 'resource')}: {problem or 'form shown'}")
 
 
-def result_page(form: SnoozeForm, visit: Visit, written: Sequence[Written], now: datetime) -> Reply:
-    """The page after the form was sent: what was kept until when, what is "not mine", and what failed."""
+def result_page(form: SnoozeForm, visit: Visit, written: Sequence[Written], rows: Sequence[Row], now: datetime) -> Reply:
+    """The page after the form was sent: what was kept until when, what is "not mine", what failed, and which of the `rows` came too late."""
     done = [each for each in written if not each.error]
     failed = [each for each in written if each.error]
     what = f"“{done[0].resource.name}” is" if len(done) == 1 else f"{len(done)} resources are"
     title = f"{what} {'marked as not yours' if form.disowns else 'snoozed'}" if done else "Nothing was saved"
     body = _render_page(
-        "result", title, visit=visit, form=form, done=done, failed=failed, until=snooze_end(now, 7), path=PAGE_PATH[1:]
+        "result",
+        title,
+        visit=visit,
+        form=form,
+        done=done,
+        failed=failed,
+        rows=[row for row in rows if row.done],
+        until=snooze_end(now, 7),
+        path=PAGE_PATH[1:],
     )
     reply = _reply(200 if done else 503, body, "; ".join(f"{each.resource.id}: {each.log_text}" for each in written))
     return replace(reply, failed=bool(failed) or any(each.problem for each in written))
@@ -128,11 +143,6 @@ def snooze_choices(chosen: Sequence[VisitResource], visit: Visit, now: datetime)
 def days_for(days: int, resource: VisitResource) -> int:
     """The days for which the resource is kept if so many are chosen: no more than its rule allows."""
     return max(1, min(days, resource.max_days, MAX_DAYS))
-
-
-def shown_currency(visit: Visit) -> Currency:
-    """What the page shows money in."""
-    return Currency(code=visit.currency, rate=visit.rate)
 
 
 def _cost_text(chosen: Sequence[VisitResource], days: int, currency: Currency) -> str:
