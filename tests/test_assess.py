@@ -9,6 +9,7 @@ from fakes.fake_deployment import POLICY, policy
 from reaper.assess import assess
 from reaper.aws.kinds.sagemaker_endpoint.scale_in import EndpointDetails, ScaleInPlan
 from reaper.case import Case
+from reaper.finding import wasted_usd
 from reaper.kind import Kind
 from reaper.model import BilledPart, Resource, State, StepName
 from reaper.prices import PriceBook
@@ -30,14 +31,20 @@ def assessed(thing: Resource, kind: Kind = FAKE_KIND, text: str = POLICY) -> Cas
 def test_a_case_has_verdict_owner_price_waste_and_evidence():
     case = assessed(endpoint(tags={"owner": "jo@example.com"}))
     assert (case.verdict.state, case.owner.address, case.price and case.price.usd_per_hour) == (State.IDLE, "jo@example.com", 2.0)
-    assert case.wasted_usd == round(2.0 * ((case.verdict.idle_for or timedelta()) / timedelta(hours=1)), 2)
+    idle_for = case.verdict.idle_for
+    assert wasted_usd(case, idle_for) == round(2.0 * ((idle_for or timedelta()) / timedelta(hours=1)), 2) > 0
     assert [e.signal for e in case.evidence] == ["Invocations", "CPUUtilization"]
     assert case.saves_usd_per_hour == {StepName.STOP: 2.0, StepName.DELETE: 2.0}
 
 
 def test_without_a_price_nothing_is_wasted_or_saved():
     case = assessed(endpoint(parts=None))
-    assert (case.price, case.usd_per_hour, case.wasted_usd, case.saves_usd_per_hour) == (None, None, None, {})
+    assert (case.price, case.usd_per_hour, wasted_usd(case, case.verdict.idle_for), case.saves_usd_per_hour) == (
+        None,
+        None,
+        None,
+        {},
+    )
 
 
 def test_what_could_not_be_read_of_it_blocks_every_action():
@@ -57,5 +64,5 @@ def test_a_kind_that_fails_on_a_resource_blocks_every_action():
 def test_use_makes_a_case_active_and_not_wasting():
     observed = observation(activity({3: 5.0}), heartbeat(), resource=endpoint())
     case = assess(observed, FAKE_KIND, policy(POLICY), PRICES, NOW)
-    assert (case.verdict.state, case.wasted_usd) == (State.ACTIVE, None)
+    assert (case.verdict.state, wasted_usd(case, case.verdict.idle_for)) == (State.ACTIVE, None)
     assert NOW - (case.verdict.last_busy or NOW) < DAY

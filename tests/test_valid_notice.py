@@ -13,11 +13,12 @@ from fakes.judged_cases import Known, after_judging, case, counted, step_of
 from fakes.records import a_record, changed
 from reaper.calendars.terms import Hours
 from reaper.case import Blocked, Case, Owner
+from reaper.idle_period import VOID_ENROLMENT
 from reaper.model import AnnouncedAction, Ceiling, Result, State, StepName
 from reaper.planning.dates import hours_digest
 from reaper.planning.valid_notice import has_new_owner, void_because
 from reaper.policy.office_hours import parse_hours
-from reaper.record import MAX_CLOCK_SKEW, NO_SNOOZES, VOID_ENROLMENT, Notice, Record, Snooze
+from reaper.record import MAX_CLOCK_SKEW, NO_SNOOZES, Notice, Record, Snooze
 
 LEE, SAM = "lee@example.com", "sam@example.com"
 HOURS = replace(parse_hours("mon-fri 07:00-21:00", "UTC"), by_rule=True)
