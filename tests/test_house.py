@@ -191,12 +191,41 @@ GONE_FOR_RECORD = {
     *("columns_of", "hint_of", "unfinished_from_row", "read_unfinished", "close_unfinished_actions", "settle_told_actions"),
 }
 """What a record replaced. One document says what happened to a resource, and `replace(record, notice=None)` clears a part of it."""
+GONE_FOR_FINDING = {
+    *("Planned", "Limited", "Decision", "ClosedActions", "ExecutedStep", "PlannedCases", "reported_case"),
+    *("announced_by_mail", "with_memory", "action_at", "following_action"),
+}
+"""What a finding replaced. Its fields say where a resource stands, and nothing asks that again."""
 
 
-def test_what_a_record_replaced_is_gone():
+@pytest.mark.parametrize("gone", [GONE_FOR_RECORD, GONE_FOR_FINDING], ids=["record", "finding"])
+def test_what_a_noun_replaced_is_gone(gone: set[str]):
     named = {getattr(node, "name", getattr(node, "id", None)) for path in PRODUCT for node in nodes(path)}
-    assert {"Record", "FORMAT"} <= named
-    assert (named | {path.stem for path in PRODUCT}) & GONE_FOR_RECORD == set()
+    assert {"Record", "Finding", "FORMAT"} <= named
+    assert (named | {path.stem for path in PRODUCT}) & gone == set()
+
+
+PLANNING = {module for module in MODULES if module == "reaper.plan" or module.startswith("reaper.planning.")}
+MAY_PLAN = {
+    "reaper.decide": "where each resource stands, once a run",
+    "reaper.acting.recheck": "the look right before an action",
+    "reaper.notices.sending": "the outbox: what an accepted message changes",
+    "reaper.pending.unfinished": "what earlier runs left, for decide",
+    "reaper.limits": "the next function over findings",
+    "reaper.conclude": "the run's statistics, for later limits",
+}
+
+
+def test_mails_reports_and_savings_read_findings_and_plan_nothing():
+    planners = {module: imports(module) & PLANNING for module in MODULES if module not in PLANNING}
+    assert {module: found for module, found in planners.items() if found and module not in MAY_PLAN} == {}
+    assert planners["reaper.notices.sending"] == {"reaper.planning.accepted"}
+    assert planners["reaper.conclude"] == {"reaper.planning.breaker"}
+
+
+def test_a_finding_has_fields_alone():
+    [finding] = [node for path in PRODUCT for node in nodes(path) if isinstance(node, ast.ClassDef) and node.name == "Finding"]
+    assert {type(node) for node in finding.body} == {ast.Expr, ast.AnnAssign}
 
 
 def code_lines(path: Path) -> int:

@@ -91,7 +91,7 @@ def test_without_a_ledger_it_is_the_edge_of_the_window():
     assert notice_item(found, occasion(now=fleet.now)).at_least
 
 
-def test_a_missed_or_unknown_sweep_breaks_nothing_if_a_later_proof_reaches_over_it():
+def test_a_sweep_that_saw_nothing_breaks_no_idle_period():
     fleet = Fleet()
     fleet.sweep_for(10)
     fleet.now += 3 * DAY  # nobody sweeps
