@@ -18,6 +18,7 @@ from fakes.records import changed
 from reaper.act import act
 from reaper.conclude import conclude, leases_of
 from reaper.decide import decide
+from reaper.errors import CloudError, Reason
 from reaper.finding import Outcome, Report
 from reaper.handover import Acted, Decided, Observed
 from reaper.ledger.lease import RunLeases
@@ -135,19 +136,19 @@ def test_two_concludes_send_the_mail_about_an_action_once(deployment: FakeDeploy
     assert (deployment.record("churn"), len(deployment.channel.messages)) == (record, mails)
 
 
-def test_a_second_conclude_does_not_repeat_a_mail_if_its_write_failed(deployment: FakeDeployment):
-    run = phases(due(deployment))
+@pytest.mark.parametrize("at", ["remember", "remembered"], ids=["failed", "lost its reply"])
+def test_a_second_conclude_does_not_repeat_a_mail_if_its_write_failed(deployment: FakeDeployment, at: str):
+    run, failed = phases(due(deployment)), list[str]()
     assert isinstance(deployment.ledger, FailingLedger)
 
-    def fail(call: str, id_: str) -> None:
-        if call == "remember":
-            raise MemoryError("the process ended")
+    def fail_once(call: str, id_: str) -> None:
+        if call == at and not failed:
+            failed.append(call)
+            raise CloudError(Reason.UNREACHABLE, "dynamodb:PutItem", "no answer")
 
-    deployment.ledger.fail_on = fail
-    with pytest.raises(MemoryError):
-        run.conclude()
-    deployment.ledger.fail_on = lambda call, id_: None
-    assert len(to_owner(deployment)) == 1
+    deployment.ledger.fail_on = fail_once
+    run.conclude()
+    assert (failed, len(to_owner(deployment))) == ([at], 1)
     run.conclude()
     assert len(to_owner(deployment)) == 1
 

@@ -20,7 +20,6 @@ from reaper.finding import Finding, Outcome, is_action
 from reaper.handover import Acted, Decided
 from reaper.model import Result, Target
 from reaper.pending import stop_switch
-from reaper.pending.intents import earlier_attempt
 from reaper.policy.file import POLICY_CHANGED
 
 
@@ -41,16 +40,12 @@ def act(decided: Decided, context: ActContext) -> Acted:
     waiting = [(finding, False) for finding in sorted(_due(decided.findings), key=by_cost_descending)]
     for finding, is_repeated in waiting:
         context.leases.prolong_all()
-        resource_id = finding.case.resource.id
-        if attempt := earlier_attempt(resource_id, finding.step.name, decided.run.id, context.ledger, context.clock()):
-            outcomes[resource_id] = attempt
-            continue
         outcome, task, is_throttled = execute(finding, decided.run, context)
         calls.setdefault(finding.case.resource.kind, Counter()).update(task.session.calls)
         if is_throttled and not is_repeated:
             waiting.append((finding, True))  # once more at the end, after a whole new look
             continue
-        outcomes[resource_id] = outcome
+        outcomes[finding.case.resource.id] = outcome
         rows += [failure_row("acts", error) for error in task.errors]
     return Acted(
         run=decided.run,

@@ -23,7 +23,7 @@ from reaper.ledger.lease import RunLeases
 from reaper.ledger.ledger import RETENTION, Ledger
 from reaper.ledger.opening import ensure_format
 from reaper.ledger.rows import remembered_ids
-from reaper.ledger.unreached import record_doubted, record_unreached
+from reaper.ledger.unreached import DOUBTED_ROW, UNREACHED_ROW, record_doubted, record_unreached
 from reaper.model import NOTICES, Result, Run, State, StepName
 from reaper.notices.channels import delivery
 from reaper.notices.channels.delivery import Delivery
@@ -107,12 +107,12 @@ def _conclude_run(
         return run_report(findings, (*cloud_rows, *rows), decided, context)
     mails = _begun_round(findings, rows, decided, context, leases)
     earlier = [*decided.untold, *(each for part in acted for each in part.settled)]
-    told, errors = told_acts([each.act for each in earlier], mails.known, mails.ledger)
+    told = told_acts([each.act for each in earlier], mails.known)
     untold = {each.act.id: each for each in earlier if each.act.id not in told}
     cases = {id_: judged_case(finding) for id_, finding in mails.decided.items()}
     follows_at = mails.now if mails.run.mode.announces else None
     untold_findings = {id_: _with_snooze(untold_finding(each, cases.get(id_), follows_at), mails) for id_, each in untold.items()}
-    mails = mails.after(Part(errors=errors), _left_for_late_mails(untold, untold_findings, mails))
+    mails = mails.after(_left_for_late_mails(untold, untold_findings, mails))
     may_notify = mails.recalled is not None and not context.outcomes_only
     due = {id_: f for id_, f in mails.decided.items() if f.needs_summary and may_notify}
     summaries = {id_: replace(f, step=SUMMARY_DUE, outcome=PLANNED) for id_, f in due.items()}
@@ -230,9 +230,9 @@ def _send_notices(notices: NoticeContext, mails: NoticeRound) -> list[Part]:
     waiting = {id_: f for id_, f in mails.findings.items() if id_ not in failed and not _must_wait(f, mails)}
     done = {id_: f for id_, f in waiting.items() if is_action(f) and is_reportable(f)}
     acts = {id_: act_of(f.case.resource, f.step.name, mails.run.id, mails.now) for id_, f in done.items()}
-    told, errors = told_acts(acts.values(), mails.known, mails.ledger)
+    told = told_acts(acts.values(), mails.known)
     due = {id_: f for id_, f in waiting.items() if id_ not in told}
-    return [Part(errors=errors), *send_owner_notices(due, acts, notices, accept, mails)]
+    return send_owner_notices(due, acts, notices, accept, mails)
 
 
 def _must_wait(finding: Finding, mails: NoticeRound) -> bool:
@@ -283,8 +283,7 @@ def _record_run(findings: Sequence[Finding], cloud_rows: Sequence[Coverage], dec
     cases = [f.case for f in findings if f.case.resource.target in leased and f.case.resource.id not in left_ids]
     errors = attempt(
         lambda: record_statistics(mails.ledger, mails.run, cases, cloud_rows, decided.unusual),
-        lambda: record_unreached(mails.ledger, cloud_rows),
-        lambda: _record_doubted(mails),
+        lambda: _record_hints(cloud_rows, mails),
         lambda: mails.ledger.forget_before(mails.now - RETENTION),
     )
     return Part(errors=[*errors, *_record_savings(findings, cloud_rows, decided, mails)])
@@ -304,6 +303,7 @@ def _record_savings(
         over_at=decided.decided_at,
         targets=decided.leased,
         findings=findings,
+        recalled=mails.recalled,
         judged={finding_key(f.case): judged_case(f) for f in decided.findings},
         coverage=cloud_rows,
         tag_keys=policy.report.tags,
@@ -312,15 +312,16 @@ def _record_savings(
     return record_savings(sweep)
 
 
-def _record_doubted(mails: NoticeRound) -> None:
-    """Remember what is in use although its last notice called it idle, so that the next runs look far enough back to prove that notice wrong."""
+def _record_hints(cloud_rows: Sequence[Coverage], mails: NoticeRound) -> None:
+    """Remember what wasn't reached, and what is in use although its last notice called it idle: the next runs look further back there."""
     doubted = {
         f.case.resource.id: f.record.claim.until
         for f in mails.findings.values()
         if f.record and f.record.claim and f.case.verdict.state is not State.IDLE
     }
-    oldest = mails.now - mails.context.policy.defaults.lookback
-    record_doubted(mails.ledger, doubted, mails.findings, oldest)
+    rows = mails.ledger.read_rows((UNREACHED_ROW, DOUBTED_ROW))
+    record_unreached(mails.ledger, rows[UNREACHED_ROW], cloud_rows)
+    record_doubted(mails.ledger, rows[DOUBTED_ROW], doubted, mails.findings, mails.now - mails.context.policy.defaults.lookback)
 
 
 def _with_records(findings: list[Finding], decided: Decided, context: ConcludeContext, rows: list[Coverage]) -> list[Finding]:

@@ -21,15 +21,15 @@ from reaper.finding import Finding, Step, finding_of, is_action
 from reaper.handover import Decided, Observed
 from reaper.ledger.lease import RunLeases
 from reaper.ledger.ledger import Ledger
-from reaper.ledger.opening import ensure_format
-from reaper.ledger.rows import Recalled, comparable_id, remembered_ids
+from reaper.ledger.opening import FORMAT_ROW, ensure_format
+from reaper.ledger.rows import NamedRow, Recalled, comparable_id, remembered_ids
 from reaper.model import ACTIONS, ENDING_ACTIONS, Mode, Run, State, Status, StepName, Target
 from reaper.pending import holds, lost, plan_file, unfinished
 from reaper.pending.holds import Breaker, KindInTarget, PlaceCount, RunScope
 from reaper.pending.lost import StoredManifest
 from reaper.pending.plan_file import PlanFile
 from reaper.pending.recall import (
-    read_open_targets,
+    open_targets_in,
     recall_and_settle,
     recall_left_targets,
     recall_to_read,
@@ -81,7 +81,7 @@ class _Phase:
     """What every part of this phase shares. `ledger` is None if it can't be used, `leases` in an audit. Failures are added to `failures`.
 
     `opens_at`: when notices go out next; None if they go out now. `stored`: the manifests of the last days, if this run acts. None if they
-    couldn't be listed: then nothing is stopped or deleted. `open_targets`: those that may have an unfinished action.
+    couldn't be listed: then nothing is stopped or deleted. `open_targets`: those that may have an unfinished action, as in `open_row`.
     """
 
     run: Run
@@ -93,6 +93,7 @@ class _Phase:
     opens_at: datetime | None = None
     stored: Sequence[StoredManifest] | None = ()
     open_targets: frozenset[Target] = frozenset()
+    open_row: NamedRow | None = None
 
     @property
     def announces(self) -> bool:
@@ -154,11 +155,13 @@ def _begun(run: Run, context: DecideContext) -> _Phase:
     leases = RunLeases(ledger=ledger, run_id=run.id, clock=context.clock, renewed_at=now, dead_runs=context.dead_runs)
     phase = replace(phase, leases=leases)
     try:
-        ensure_format(ledger)
+        rows = ledger.read_rows((unfinished.OPEN_TARGETS_ROW, FORMAT_ROW))
+        ensure_format(ledger, rows[FORMAT_ROW])
     except ReaperError as error:
         return replace(phase, ledger=None, failures=[failure_row("ledger", error)])
     if not context.notices_only:
-        phase = replace(phase, open_targets=read_open_targets(ledger, phase.failures))
+        row = rows[unfinished.OPEN_TARGETS_ROW]
+        phase = replace(phase, open_targets=open_targets_in(row, phase.failures), open_row=row)
     try:
         return replace(phase, stored=archive.stored_lately(now) if archive else ())
     except CloudError as error:
@@ -323,7 +326,7 @@ def _note_open_targets(findings: Sequence[Finding], finished: Collection[Target]
     try:
         # Another run that took a lease over relies on its target being there.
         closed = frozenset(target for target in closed if phase.leases and phase.leases.prolong(target))
-        unfinished.change_open_targets(phase.ledger, closed, begun)
+        unfinished.change_open_targets(phase.ledger, closed, begun, phase.open_row)
     except CloudError as error:
         phase.failures.append(failure_row("ledger", error))
         because = f"the targets with actions couldn't be written: {error}"

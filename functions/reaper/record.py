@@ -126,8 +126,9 @@ class Record:
 
     `idle_since` is the start of the current idle period, `seen_idle_at` when a sweep last saw it idle: if the proof reaches back to that
     moment, it is still the same period. `called_at`: when the reaper last changed the resource, by an action, a put-back, a restore or an undo. Its
-    idle time counts from then. `lost_manifest`: the address of a manifest whose action this ledger doesn't know. Until a person restores it,
-    nothing is done. `state`: the last one if it isn't idle any more though its owner has a notice, as first seen then, or used, at `state_at`.
+    idle time counts from then. `told_run`: the run of the last action of which a channel accepted the mail. `lost_manifest`: the address of a
+    manifest whose action this ledger doesn't know. Until a person restores it, nothing is done. `state`: the last one if it isn't idle any more
+    though its owner has a notice, as first seen then, or used, at `state_at`.
     """
 
     idle_since: Time | None = None
@@ -137,6 +138,7 @@ class Record:
     correction: Correction | None = None
     act: Act | None = None
     called_at: Time | None = None
+    told_run: str | None = None
     lost_manifest: str | None = None
     state: State | None = None
     state_at: Time | None = None

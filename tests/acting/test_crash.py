@@ -17,14 +17,14 @@ import pytest
 from fakes.builders import DAY, HOUR
 from fakes.fake_cloud import FakeResource
 from fakes.fake_deployment import POLICY, FakeDeployment, policy
+from fakes.records import open_targets
 from reaper.acting import restore
 from reaper.errors import CloudError, Reason, SettingsError
 from reaper.model import AnnouncedAction, Mode, Result, StepName
 from reaper.notices.message import Audience
-from reaper.pending.unfinished import open_targets
 from reaper.record import Record, Snooze
 
-STEPS = ("target", "manifest", "intent", "permit", "call", "outcome", "mail", "history", "told")
+STEPS = ("target", "manifest", "intent", "permit", "call", "outcome", "mail", "told")
 """The steps of an action, from its target among the open ones to the record that its owner knows."""
 BEFORE_INTENT = {("before", "target"), ("after", "target"), ("before", "manifest"), ("after", "manifest"), ("before", "intent")}
 NOT_MADE = BEFORE_INTENT | {("after", "intent"), ("before", "permit"), ("after", "permit"), ("before", "call")}
@@ -36,7 +36,7 @@ NOT_KNOWN = {
     ("after", "call"),
     ("before", "outcome"),
 }
-TWICE = {("after", "mail"), ("before", "history")}
+TWICE = {("after", "mail"), ("before", "told")}
 """A crash between acceptance and its write repeats that one message."""
 EVERY = [(when, step) for step in STEPS for when in ("before", "after")]
 WAITS = [timedelta(minutes=16), HOUR, 4 * HOUR, DAY]
@@ -54,7 +54,6 @@ class Tripwire:
         self.meant = False
         self._wire("write_record", deployment.ledger, self._written)
         self._wire("write_row", deployment.ledger, lambda name, *args: "target" if name == "open targets" else "")
-        self._wire("add_history", deployment.ledger, lambda entry: "history" if entry.what == "told" else "")
         self._wire("recall", deployment.ledger, lambda *args: "permit" if self.meant and not deployment.cloud.log else "")
         self._wire("write", deployment.store, lambda *args: "manifest")
         self._wire("send", deployment.channel, lambda message: "mail" if message.audience is Audience.OWNERS else "")
@@ -197,7 +196,7 @@ TROUBLES = [
     pytest.param(Reason.UNREACHABLE, "before", id="unreachable"),
     pytest.param(Reason.UNREACHABLE, "after", id="lost reply"),
 ]
-LEDGER = ("target", "manifest", "intent", "permit", "outcome", "history", "told")
+LEDGER = ("target", "manifest", "intent", "permit", "outcome", "told")
 
 
 @pytest.mark.parametrize("action", ["stop", "delete"])

@@ -60,7 +60,7 @@ def test_a_stop_is_recorded_and_the_next_sweep_leaves_it_alone(deployment):
     finding = only(deployment.sweep_after(hours=1))
     assert finding.step.name is StepName.NONE
     assert "unchanged since the reaper's action" in finding.step.because
-    assert [e.what for e in history_of(deployment.ledger, deployment.cloud.id("churn"))] == ["warned", "stopped", "told"]
+    assert [e.what for e in history_of(deployment.ledger, deployment.cloud.id("churn"))] == ["warned", "stopped"]
 
 
 def test_a_late_outcome_is_reported_once_to_an_owner_no_longer_allowed(deployment):

@@ -12,7 +12,7 @@ import pytest
 from fakes.builders import DAY, HOUR, NOW, TARGET
 from fakes.fake_cloud import ACTS, KIND, STARTABLE
 from fakes.fake_deployment import POLICY, FakeDeployment, finding_of, only, policy
-from fakes.records import changed
+from fakes.records import changed, open_targets
 from reaper.acting import restore
 from reaper.acting.contract import ActionFunctions, UndoResult
 from reaper.errors import CloudError, Interrupted, Reason
@@ -21,7 +21,7 @@ from reaper.model import Mode, Pause, Result, StepName
 from reaper.notices.message import Audience
 from reaper.pending import holds, stop_switch
 from reaper.pending.holds import Breaker, HoldRow
-from reaper.pending.unfinished import change_open_targets, open_targets
+from reaper.pending.unfinished import change_open_targets
 
 
 class Killed(BaseException):

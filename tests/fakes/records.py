@@ -6,7 +6,9 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from reaper.model import StepName
+from reaper.ledger.ledger import Ledger
+from reaper.model import StepName, Target
+from reaper.pending import unfinished
 from reaper.record import Act, Notice, Record, Snoozes
 
 ARN = "arn:aws:sagemaker:us-east-1:123456789012:endpoint/e"
@@ -24,6 +26,11 @@ def an_act(action: StepName | None = StepName.STOP, at: datetime | None = None, 
     """An action on an endpoint, unless the test says otherwise."""
     subject = {"id": ARN, "kind": "sagemaker-endpoint", "name": "e", "region": "us-east-1"}
     return Act(action=action, at=at or LONG_AGO, run=run, **{**subject, **fields})
+
+
+def open_targets(ledger: Ledger) -> list[Target]:
+    """Every target that may have an unfinished action, as the ledger says."""
+    return unfinished.targets_in(ledger.read_row(unfinished.OPEN_TARGETS_ROW))
 
 
 def a_record(**fields: Any) -> Record:

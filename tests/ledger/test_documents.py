@@ -52,6 +52,7 @@ RECORD = Record(
     correction=Correction(hour=NOW - DAY, at=NOW - HOUR, to="ana@example.com"),
     act=ACT,
     called_at=NOW - 9 * DAY,
+    told_run="3f2a9c01b7de",
     lost_manifest="s3://manifests/2026-11-24/r1/x-delete-3.json",
     state=State.UNKNOWN,
     state_at=NOW - HOUR,

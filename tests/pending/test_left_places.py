@@ -10,12 +10,12 @@ import pytest
 from fakes.builders import DAY, HOUR, TARGET
 from fakes.failing_ledger import FailingLedger
 from fakes.fake_deployment import FakeDeployment, only, stopped
-from fakes.records import an_act
+from fakes.records import an_act, open_targets
 from reaper import record_updates
 from reaper.errors import CloudError, Reason
 from reaper.model import Mode, Result, Status, StepName
 from reaper.notices.message import Audience
-from reaper.pending.unfinished import change_open_targets, open_targets
+from reaper.pending.unfinished import change_open_targets
 from reaper.record import ManifestReference, Snooze
 
 ELSEWHERE = ["eu-west-1"]

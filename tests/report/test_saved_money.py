@@ -85,7 +85,7 @@ def figure(report: Report) -> list[float]:
 
 def test_a_ledger_that_fails_is_a_failure_and_not_zero_dollars(deployment: FakeDeployment) -> None:
     assert figure(deployment.sweep(Mode.AUDIT)) == [400.0]
-    deployment.ledger.store.put(Key(Category.SAVED, "2026-11", "odd#ours"), {"facts": "?"}, sortable_time(NOW))
+    deployment.ledger.store.put(Key(Category.SAVED, "", "2026-11 odd#ours"), {"facts": "?"}, sortable_time(NOW))
     report = deployment.sweep(Mode.AUDIT)
     assert (report.savings, figure(report), report.is_complete) == (None, [], False)
 

@@ -129,7 +129,8 @@ def test_an_odd_time_or_rate_of_a_row_costs_no_run_its_report(odd: dict[str, Any
     due(deployment).sweep()
     row = next(row for row in deployment.ledger.store.scan() if row.key.category is Category.SAVING)
     facts = {"facts": json.dumps(json.loads(row.texts["facts"]) | odd)}
-    deployment.ledger.store.put(row.key, facts, "2026-11-24T00:00:00.000000+00:00", AtVersion(version=1))
+    deployment.ledger.store.put(row.key, facts, "2026-11-24T00:00:00.000000+00:00", AtVersion(version=int(row.version)))
+    assert deployment.ledger.store.get(row.key).texts == facts
     report = deployment.sweep_after(hours=6)
     assert ["can't be read" in (row.error or "") for row in report.own_failures] == [True]
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from fakes.records import an_act
+from fakes.records import an_act, open_targets
 from reaper.aws.functions.alarms import is_left_to_another, run_on_alarms
 from reaper.aws.functions.event import AlarmedEndpoint
 from reaper.coverage import OWN
@@ -18,7 +18,7 @@ from reaper.model import Mode, StepName, Target
 from reaper.notices.summary_mail import SUMMARY_ROW
 from reaper.pending import holds
 from reaper.pending.holds import Breaker, HoldRow, row_columns
-from reaper.pending.unfinished import change_open_targets, open_targets
+from reaper.pending.unfinished import change_open_targets
 from reaper.policy.file import load_policy
 from reaper.record import Record
 from reaper_sandbox.aws.account import Account

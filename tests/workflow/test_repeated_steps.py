@@ -48,7 +48,7 @@ def test_an_act_that_died_is_not_known_and_never_refused(due: Scene, made: bool)
     for item in due.workflow.items(run_id, ACT_ITEMS):
         due.workflow.act(run_id, item)
     calls = [call for call in due.server.calls if call.service == "sagemaker" and call.region == REGIONS[0]]
-    assert calls == [], "the resource isn't even looked at"
+    assert [call.operation for call in calls if not call.operation.startswith(("Describe", "List"))] == [], "it is only looked at"
     report = due.workflow.conclude(run_id)
     assert steps(report) == {f"quiet-{REGIONS[0]}": ("stop", "failed"), f"quiet-{REGIONS[1]}": ("stop", "done")}
     [error] = [f.outcome.error for f in report.findings if f.outcome.result is Result.FAILED]

@@ -168,9 +168,8 @@ def nothing_to_put_back(cloud: Any, resource: Resource, interrupted: Act) -> Put
 class ActionFunctions(Generic[C]):
     """How a kind's actions are made. Every function raises CloudError if a call fails, with Reason.GONE if the resource no longer exists.
 
-    `read_now(cloud, resource)`: the resource as it is this moment, with its tags from the authoritative call; with its `host_id` and
-    its `fingerprint`. It is read several times
-    before an action and compared: everything a person may change about the resource must show in it.
+    `read_now(cloud, resource)`: the resource as it is this moment, with its tags from the authoritative call, its `host_id` and its
+    `fingerprint`. It is read several times before an action and compared: everything a person may change about the resource must show in it.
     `read_undo_state(cloud, resource, action, earlier)`: what undoing the action will need, read now. Changes nothing.
     `perform(cloud, resource, manifest, permit)`: carry out the action and say what was done. Each changing call is a `cloud.change` in a
     `with permit():` of its own, which lets what either raises through. After a wait it calls `permit.after_wait()`. Long-running

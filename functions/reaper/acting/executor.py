@@ -76,17 +76,19 @@ def _execute_step(task: Task) -> Outcome:
         case = recheck.assess_again(resource, task)
     except CloudError as error:
         if error.reason is Reason.GONE and task.action is not StepName.START:
-            return GONE
+            named = task.finding.case.resource
+            return intents.earlier_attempt(recheck.recall_around(named, task).record(named.id), task.run.id, task.action) or GONE
         raise ActionWithdrawn(f"the re-check failed: {error}") from error
-    blocked = case.blocked.get(task.action)
-    if blocked and blocked.already_done:
-        return Outcome(result=Result.DONE, because=f"nothing to do: {blocked.because}", already_done=True)
     recalled = recheck.recall_around(case.resource, task)
-    is_counted = recheck.require_still_due(case, recalled, task)
+    if attempt := intents.earlier_attempt(recalled.record(resource.id), task.run.id, task.action):
+        return attempt
+    if (blocked := case.blocked.get(task.action)) and blocked.already_done:
+        return Outcome(result=Result.DONE, because=f"nothing to do: {blocked.because}", already_done=True)
+    counted = recheck.require_still_due(case, recalled, task)
     manifest = _read_manifest(case.resource, recalled.record(resource.id), task)
     _require_same_resource(resource, recalled, task)
-    if is_counted:
-        recheck.count_action(case, task)
+    if counted:
+        recheck.count_action(case, counted, task)
     permit = CallPermit(
         resource=resource,
         snoozes=recalled.snoozes(resource),
@@ -167,18 +169,17 @@ def _store_manifest(manifest: Manifest, version: int, task: Task) -> ManifestRef
 
 def _record_intent(manifest: Manifest, resource: Resource, record: Record, task: Task) -> Act:
     """The intent, once it is in the ledger. Raises ActionWithdrawn if it couldn't be written."""
-    now = task.context.clock()
+    ledger, now = task.context.ledger, task.context.clock()
     with errors_as_withdrawal("the ledger couldn't be written before the action"):
-        lost.record_known(
-            task.context.ledger, resource.id, task.run.id, now, f"about to be {plain_participle(resource, manifest.action)}"
-        )
+        what = f"about to be {plain_participle(resource, manifest.action)}"
+        lost.record_known(ledger, resource.id, task.run.id, now, what)
     stored = _store_manifest(manifest, record.version + 1, task)
     now = task.context.clock()
     intent = act_of(resource, manifest.action, task.run.id, now, task.finding.case.owner.address)
     begun = replace(intent, manifest=stored, created=resource.created, changes=task.functions.side_changes(manifest))
     because = "its ledger record changed a moment ago, and it may be snoozed"
     try:  # whatever happens here, a write may have taken effect although its reply was lost
-        if task.context.ledger.write_record(resource.id, record_updates.before_action(record, begun), record.version, now):
+        if ledger.write_record(resource.id, record_updates.before_action(record, begun), record.version, now):
             return begun
     except CloudError as error:
         because = f"the ledger couldn't be written before the action: {error}"
@@ -193,7 +194,8 @@ def _perform(permit: CallPermit, manifest: Manifest, task: Task) -> Outcome:
     except (ActionWithdrawn, CloudError) as error:
         return _after_failure(error, permit, task)
     outcome = Outcome(result=Result.DONE, because=result.because, part_done=result.part_done, begun=True)
-    return _record_result(outcome, permit.act, task)
+    known = replace(record_updates.before_action(permit.before, permit.act), version=permit.before.version + 1)
+    return _record_result(outcome, permit.act, task, known)
 
 
 def _after_failure(error: ActionWithdrawn | CloudError, permit: CallPermit, task: Task) -> Outcome:
@@ -252,14 +254,13 @@ def _begun_and_failed(because: str, error: ReaperError, act: Act, task: Task) ->
     return _record_result(Outcome(result=Result.FAILED, error=because, begun=True), act, task)
 
 
-def _record_result(outcome: Outcome, act: Act, task: Task) -> Outcome:
-    """Add the outcome to the intent, whatever the version is by now, and to the history. Returns the outcome.
+def _record_result(outcome: Outcome, act: Act, task: Task, known: Record | None = None) -> Outcome:
+    """Add the outcome to the intent, whatever the version is by now, and to the history. Returns the outcome. `known`: see `update_record`.
 
     A failure is reported. The next run then finds the intent without a result and closes it.
     """
     ledger, now, done = task.context.ledger, task.context.clock(), outcome.result is Result.DONE
     because = outcome.because or outcome.error or ""
-
     is_told = done and is_in_weekly_summary(task.finding.case, task.action)
 
     def change(record: Record) -> Record:
@@ -268,7 +269,7 @@ def _record_result(outcome: Outcome, act: Act, task: Task) -> Outcome:
         return replace(settled, act=told, called_at=now)
 
     try:
-        intents.update_intent(ledger, act, change, now)
+        intents.update_intent(ledger, act, change, now, known)
         for host_id in host_ids(task.finding.case.resource):  # its silence, too, counts from here
             update_record(ledger, host_id, lambda record: replace(record, called_at=now), now)
         what = plain_participle(task.finding.case.resource, task.action) if done else "failed"

@@ -69,14 +69,14 @@ def recall_around(resource: Resource, task: Task) -> Recalled:
     return recalled
 
 
-def require_still_due(case: Case, recalled: Recalled, task: Task) -> bool:
-    """Whether the action counts toward the caps. Raises ActionWithdrawn unless everything that led to it still holds for the case as it is now."""
+def require_still_due(case: Case, recalled: Recalled, task: Task) -> holds.ReadRows | None:
+    """What else counts toward its caps; None if it doesn't count. Raises ActionWithdrawn unless everything that led to it still holds for the case."""
     action, now = task.action, task.context.clock()
     snoozes = recalled.snoozes(case.resource)
     case = owners.with_present_owner(case, snoozes.own, task.context.policy.owners.fallback)
     finding = _require_same_step(task, case, recalled, snoozes, now)
     record = replace(recalled.record(case.resource.id), notice=finding.notice)
-    return action in ENDING_ACTIONS and _require_no_hold(finding, record, snoozes, task.context.ledger, now)
+    return _require_no_hold(finding, record, snoozes, task.context.ledger, now) if action in ENDING_ACTIONS else None
 
 
 def _require_same_step(task: Task, case: Case, recalled: Recalled, snoozes: Snoozes, now: datetime) -> Finding:
@@ -112,14 +112,14 @@ def _refused_because(action: StepName, case: Case, step_because: str, now: datet
     return step_because
 
 
-def _require_no_hold(finding: Finding, record: Record, snoozes: Snoozes, ledger: Ledger, now: datetime) -> bool:
-    """Whether a stop or delete counts toward the caps: not what a release covers.
+def _require_no_hold(finding: Finding, record: Record, snoozes: Snoozes, ledger: Ledger, now: datetime) -> holds.ReadRows | None:
+    """The rows toward whose caps a stop or delete counts; None if a release covers it.
 
     Raises ActionWithdrawn if the action is on hold, if its notice lapsed by a jump, or if that can't be read.
     """
     case = finding.case
     with errors_as_withdrawal("what is on hold couldn't be read"):
-        rows = holds.read_hold_rows(ledger, [case.resource.target], now).rows
+        rows = (read := holds.read_hold_rows(ledger, [case.resource.target], now)).rows
     breakers = [] if is_stopped_by_hours(case) else holds.breakers_over(case, rows)
     if because := next((breaker.because for breaker in breakers if breaker.since), None):
         raise ActionWithdrawn(f"it is on hold since this was decided: {because}")
@@ -128,20 +128,20 @@ def _require_no_hold(finding: Finding, record: Record, snoozes: Snoozes, ledger:
     standing, is_released = holds.holds_over(case, rows), holds.is_released(case, finding.due_at, rows, now)
     if standing and not is_released:
         raise ActionWithdrawn(f"it is on hold since this was decided: {standing[0][1].because}")
-    return not is_released
+    return None if is_released else read
 
 
-def count_action(case: Case, task: Task) -> None:
+def count_action(case: Case, known: holds.ReadRows, task: Task) -> None:
     """Count an action in the row of its account before its intent is written: each resource once, however often it is tried.
 
     `decide` keeps runs within the caps. This enforces them even if the decisions were changed or repeated since, or if another run acts at the
-    same time. Raises ActionWithdrawn if one more would exceed a cap, or if the ledger can't tell.
+    same time. Raises ActionWithdrawn if one more would exceed a cap, or if the ledger can't tell. `known`: the rows as the look read them.
     """
     ledger, name = task.context.ledger, acted.acted_row(holds.account_key(case.resource.target))
-    own = acted.acted_on(case, task.run.started_at)
+    own, first = acted.acted_on(case, task.run.started_at), [known.read[name]]
 
     def attempt() -> str | None:
-        row, now = ledger.read_row(name), task.context.clock()
+        row, now = first.pop() if first else ledger.read_row(name), task.context.clock()
         before = acted.acted_from_columns(name, row.values, now)
         because = limits.exceeded_by(case, before, task.context.policy.limits)
         if because or ledger.write_row(name, acted.acted_columns(before, own), row.version):

@@ -38,6 +38,7 @@ KEPT_FOR = timedelta(days=60)
 """How long a record is retained after its last write if it has no action, manifest or lost manifest: those last for RETENTION."""
 Stored = TypeVar("Stored", Record, Snooze)
 Written = TypeVar("Written")
+ChangeRow = Callable[[NamedRow], Mapping[str, str] | None]
 MAX_TRIES = 8
 """How often a write is tried before it counts as failed."""
 NEWEST_FIRST_BASE = 10**19
@@ -160,8 +161,7 @@ class Ledger:
         name = f"{_newest_first(summary.started)}#{summary.run}"
         key = Key(Category.STATISTICS, _statistics_place(summary.target, summary.kind), name)
         target = Target(cloud=summary.target.cloud, account=summary.target.account, region=summary.target.region)
-        document = rows.document_of(replace(summary, target=target))
-        self.store.put(key, {DOCUMENT: document}, sortable_time(summary.started))
+        self.store.put(key, {DOCUMENT: rows.document_of(replace(summary, target=target))}, sortable_time(summary.started))
 
     def statistics(self, target: Target, kind: str, limit: int) -> list[RunStatistics]:
         """The last `limit` statistics of the target and kind, newest first."""
@@ -352,14 +352,14 @@ def update_snooze(
 
 
 def update_row(
-    ledger: Ledger, name: str, change: Callable[[NamedRow], Mapping[str, str] | None], subject: str | None = None
+    ledger: Ledger, name: str, change: ChangeRow, subject: str | None = None, known: NamedRow | None = None
 ) -> Mapping[str, str]:
     """Replace a named row by what `change` makes of it; None writes nothing. Returns its values. Raises CloudError about `subject`."""
+    first = [known] if known is not None else []
 
     def attempt() -> Mapping[str, str] | None:
-        row = ledger.read_row(name)
-        values = change(row)
-        if values is None:
+        row = first.pop() if first else ledger.read_row(name)
+        if (values := change(row)) is None:
             return row.values
         return values if ledger.write_row(name, values, row.version) else None
 

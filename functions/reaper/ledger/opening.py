@@ -70,11 +70,12 @@ def require_existing(address: str) -> None:
             raise SettingsError(f"REAPER_LEDGER={address}: there is no file {path}, so no sweep uses it; check the path")
 
 
-def ensure_format(ledger: Ledger) -> None:
-    """Mark the ledger with this version's format and its deployment, before the first write. Raises as `require_known_format` does."""
+def ensure_format(ledger: Ledger, known: NamedRow | None = None) -> None:
+    """Mark the ledger, whose format row may be `known`, with this format and its deployment, before the first write. Raises as below."""
+    first = [known]
 
     def attempt() -> bool | None:
-        row = require_known_format(ledger)
+        row = require_known_format(ledger, first.pop() if first else None)
         deployment = {"deployment": ledger.deployment} if ledger.deployment else {}
         marked = {**row.values, "number": str(FORMAT), **deployment}
         return row.values == marked or ledger.write_row(FORMAT_ROW, marked, row.version) or None
@@ -82,12 +83,12 @@ def ensure_format(ledger: Ledger) -> None:
     write_until_accepted(attempt, "the format of the ledger")
 
 
-def require_known_format(ledger: Ledger) -> NamedRow:
+def require_known_format(ledger: Ledger, known: NamedRow | None = None) -> NamedRow:
     """The format row of a ledger that this version and this deployment can write to. Without REAPER_DEPLOYMENT it may be any deployment's.
 
     Raises SettingsError if it is another deployment's or another version's ledger, CloudError if its format can't be read.
     """
-    row = ledger.read_row(FORMAT_ROW)
+    row = known or ledger.read_row(FORMAT_ROW)
     number = row.values.get("number", str(FORMAT))
     if number != str(FORMAT):
         is_older = number.isdecimal() and int(number) < FORMAT

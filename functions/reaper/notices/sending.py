@@ -16,7 +16,7 @@ from reaper.case import Coverage
 from reaper.coverage import failure_row, own_row
 from reaper.errors import CloudError, ReaperError, Reason
 from reaper.finding import Finding, Outcome, follow_up, is_action, judged_case, left_alone
-from reaper.ledger.ledger import Ledger, update_record, update_snooze
+from reaper.ledger.ledger import update_record, update_snooze
 from reaper.ledger.rows import HistoryEntry, Recalled, comparable_id, remembered_ids
 from reaper.model import NOTICES, Resource, Result, StepName
 from reaper.notices.channels.delivery import Delivery, Misses, deliver, errors_by_id, receipts_by_id
@@ -25,7 +25,7 @@ from reaper.notices.forecast import NoticeContext
 from reaper.notices.item import kind_title, shown_name, shown_place
 from reaper.notices.message import MAX_SUBJECT, Audience, Card, Message, is_deliverable, render_mail
 from reaper.notices.owner_notice import owner_notices
-from reaper.pending import intents, unfinished
+from reaper.pending import intents
 from reaper.planning import accepted
 from reaper.record import Act, Correction, Record, snoozed_because
 from reaper.report.run_report import with_record
@@ -144,18 +144,11 @@ def channel_failures(deliveries: Iterable[Delivery]) -> list[Coverage]:
     return [failure_row(f"channel {name}", failed[0], len(failed) - 1) for (name, _), failed in errors.items()]
 
 
-def told_acts(acts: Iterable[Act], recalled: Recalled, ledger: Ledger) -> tuple[frozenset[str], list[ReaperError]]:
-    """The IDs of those of which a channel accepted the mail: their records say so, or else their history. And the errors of the ledger."""
-    told, errors = set(), []
-    for act in acts:
-        record = recalled.readable_only().record(act.id)
-        is_recorded = intents.is_same_intent(record, act) and record.act is not None and record.act.told_at is not None
-        try:
-            if is_recorded or unfinished.accepted_mail(act, ledger):
-                told.add(act.id)
-        except ReaperError as error:
-            errors.append(error)
-    return frozenset(told), errors
+def told_acts(acts: Iterable[Act], recalled: Recalled) -> frozenset[str]:
+    """The IDs of those of which a channel accepted the mail, as their records say, also once another action has begun."""
+    records = [(act, recalled.readable_only().record(act.id)) for act in acts]
+    told = [(a.id, r.act.told_at if r.act and intents.is_same_intent(r, a) else r.told_run == a.run) for a, r in records]
+    return frozenset(resource_id for resource_id, is_told in told if is_told)
 
 
 def record_notice(finding: Finding, receipt: str, deliveries: Sequence[Delivery], mails: NoticeRound) -> Part:
@@ -182,32 +175,27 @@ def record_verdict(finding: Finding, refusals: Mapping[str, str], mails: NoticeR
 
 
 def record_action_told(finding: Finding, act: Act, receipt: str, mails: NoticeRound, *, is_open: bool = False) -> Part:
-    """Record that its owner got the outcome of the action. The mail is the notice of what follows.
+    """Record that its owner got the outcome of the action. The mail is the notice of what follows. A write that fails is made once more: without
+    it the next run would send the mail again.
 
     `is_open`: the mail said that it was interrupted. Another one will say how it was settled.
     """
-    now = mails.context.clock()
-    if is_open:
-        return Part(errors=attempt(lambda: intents.record_owner_told(mails.ledger, act, now)))
-    announced = mails.run.mode.announces and follow_up(finding) is not None
-    rest = unfinished.change_after_mail(finding, receipt, now) if announced else None
+    now, outcome, known = mails.context.clock(), finding.outcome, mails.known.readable.get(comparable_id(act.id), Record())
+    announces = mails.run.mode.announces and not is_open
+    following = follow_up(finding) if announces else None
+    action = following[0] if following else None
 
-    def with_result(record: Record) -> Record:
-        # Adds the result if the executor couldn't write it.
-        outcome = finding.outcome
-        if record.act and record.act.result is None and outcome.begun:
+    def told(record: Record) -> Record:
+        if not is_open and record.act and record.act.result is None and outcome.begun:  # the executor couldn't write it
             why = outcome.because or outcome.error or ""
             record = record_updates.with_result(record, outcome.result, why, outcome.part_done)
-        return rest(record) if rest else record
+        record = accepted.after_action_mail(finding.case, record, action, receipt, now) if action else record
+        told_run = record.told_run if is_open else act.run
+        return replace(record, act=record.act and replace(record.act, told_at=now), told_run=told_run)
 
-    because = unfinished.history_reason(act, rest=announced)
-    entry = HistoryEntry(id=act.id, when=now, what=unfinished.TOLD_ENTRY, by=receipt, because=because)
-    return Part(
-        errors=attempt(
-            lambda: mails.ledger.add_history(entry),
-            lambda: intents.record_owner_told(mails.ledger, act, now, with_result),
-        )
-    )
+    write = partial(intents.update_intent, mails.ledger, act, told, now)
+    errors = attempt(partial(write, known if intents.is_same_intent(known, act) else None))
+    return Part(errors=errors and [*errors, *attempt(write)])
 
 
 def _current_findings(
@@ -221,7 +209,7 @@ def _current_findings(
     except ReaperError as error:
         recalled, errors = None, [error]
     asked = [act for f in due if (act := acts.get(f.case.resource.id))]
-    told, more = told_acts(asked, recalled or Recalled(), mails.ledger)
+    told = told_acts(asked, recalled or Recalled())
     dropped: dict[str, Finding] = {}
     for finding in due:
         if finding.step.name not in NOTICES:
@@ -234,7 +222,7 @@ def _current_findings(
     current = [f for f in due if f.case.resource.id not in dropped and f.case.resource.id not in told]
     # A weekly summary may be about a resource whose own finding is an action.
     changed = {resource_id: f for resource_id, f in dropped.items() if mails.findings[resource_id].step.name in NOTICES}
-    return current, Part(findings=changed, errors=[*errors, *more], lost=lost)
+    return current, Part(findings=changed, errors=errors, lost=lost)
 
 
 def _changed_because(finding: Finding, recalled: Recalled, mails: NoticeRound) -> str | None:

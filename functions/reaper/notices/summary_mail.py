@@ -94,7 +94,7 @@ def send_admin_summary(report: Report, notices: NoticeContext, mails: NoticeRoun
             places=_read_places(report),
             topics=topics_row(exact, topics - exact),
         )
-        write = partial(update_row, mails.ledger, SUMMARY_ROW, partial(_with_summary, mine))
+        write = partial(update_row, mails.ledger, SUMMARY_ROW, partial(_with_summary, mine), known=row)
         mails = mails.after(Part(errors=attempt(write)))
     return _with_rows(report, channel_failures(deliveries), mails)
 

@@ -151,12 +151,12 @@ class RunScope:
 class ReadRows:
     """`rows`: those of some accounts and of whole runs, without what a release has ended. `stored`: the same rows as they are in the ledger.
 
-    `acted`: see `RunScope`.
+    `acted`: see `RunScope`. `read`: all of it, by the name of its row.
     """
 
     rows: HoldRows
     stored: HoldRows
-    versions: Mapping[str, int]
+    read: Mapping[str, NamedRow]
     acted: Mapping[str, Sequence[ActedOn]]
 
 
@@ -324,7 +324,7 @@ def _read_rows(ledger: Ledger, accounts: Collection[str], now: datetime, acted: 
     return ReadRows(
         rows=settled_rows(stored, now),
         stored=stored,
-        versions={key: read[row_name(key)].version for key in keys},
+        read=read,
         acted={key: acted_from_columns(acted_row(key), read[acted_row(key)].values, now) for key in acted},
     )
 
@@ -332,7 +332,7 @@ def _read_rows(ledger: Ledger, accounts: Collection[str], now: datetime, acted: 
 def record_rows(ledger: Ledger, rows: HoldRows, before: ReadRows) -> bool:
     """Write the rows that have changed, by version. Returns False if another run wrote one first."""
     changed = [key for key, row in rows.items() if row != before.stored[key]]
-    return all(ledger.write_row(row_name(key), row_columns(rows[key]), before.versions[key]) for key in changed)
+    return all(ledger.write_row(row_name(key), row_columns(rows[key]), before.read[row_name(key)].version) for key in changed)
 
 
 def release_actions(

@@ -1,8 +1,8 @@
 """The intent of one action in the ledger: what is written there before its first call, and the result.
 
 A crash at any point leaves an intent without a result, and its target among the open ones (`pending.unfinished`); the next run closes it. A
-workflow may repeat a task that died right after its call, or start it twice, so the run's own intent is looked for before the resource is: what
-the own call has changed would look as if a person had changed it.
+workflow may repeat a task that died right after its call, or start it twice, so the look begins with the run's own intent: what the own call has
+changed would look as if a person had changed it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from datetime import datetime
 
 from reaper import record_updates
 from reaper.case import Case
-from reaper.errors import ReaperError
 from reaper.finding import PLANNED, Outcome
 from reaper.ledger.ledger import Ledger, update_record
 from reaper.ledger.rows import Recalled, host_ids, remembered_ids
@@ -45,9 +44,11 @@ def changed_because(resource: Resource, recalled: Recalled, version: int, snooze
     return None if present.protections == snoozes.protections else "what is known of its host changed a moment ago"
 
 
-def update_intent(ledger: Ledger, act: Act, change: Callable[[Record], Record], now: datetime) -> Record:
+def update_intent(
+    ledger: Ledger, act: Act, change: Callable[[Record], Record], now: datetime, known: Record | None = None
+) -> Record:
     """Change the record, whatever its version is, as long as it still has that intent. Returns the record. Raises CloudError."""
-    return update_record(ledger, act.id, lambda record: change(record) if is_same_intent(record, act) else record, now)
+    return update_record(ledger, act.id, lambda record: change(record) if is_same_intent(record, act) else record, now, known)
 
 
 def take_back_intent(ledger: Ledger, act: Act, before: Record, now: datetime, *, gone: bool) -> None:
@@ -64,16 +65,6 @@ def take_back_intent(ledger: Ledger, act: Act, before: Record, now: datetime, *,
         return record_updates.after_action(taken_back) if gone else taken_back
 
     update_intent(ledger, act, without_intent, now)
-
-
-def record_owner_told(ledger: Ledger, act: Act, now: datetime, change: Callable[[Record], Record] | None = None) -> None:
-    """Record that its owner got the result, with whatever else `change` does to the record. Raises CloudError."""
-
-    def told(record: Record) -> Record:
-        changed = change(record) if change else record
-        return replace(changed, act=changed.act and replace(changed.act, told_at=now))
-
-    update_intent(ledger, act, told, now)
 
 
 def is_same_intent(record: Record, act: Act) -> bool:
@@ -94,14 +85,10 @@ def outcome_in(act: Act) -> Outcome:
     return Outcome(result=act.result or Result.FAILED, because=act.because, begun=True, part_done=act.part)
 
 
-def earlier_attempt(resource_id: str, action: StepName, run_id: str, ledger: Ledger, now: datetime) -> Outcome | None:
+def earlier_attempt(record: Record, run_id: str, action: StepName) -> Outcome | None:
     """The outcome of an earlier attempt of this run at the action, which makes no further call; None if there was none.
 
     While an attempt has no result, its outcome is only planned: another process may still be at it, and conclude looks again.
     """
-    try:
-        record = ledger.record(resource_id, now)
-    except ReaperError as error:
-        return Outcome(result=Result.REFUSED, because=f"the ledger couldn't be read before the action: {error}")
     outcome = own_outcome(record, run_id, action)
     return PLANNED if outcome and record.act and record.act.result is None else outcome

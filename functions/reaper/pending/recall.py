@@ -14,7 +14,7 @@ from reaper.errors import CloudError, ReaperError
 from reaper.handover import Observed
 from reaper.ledger.lease import RunLeases
 from reaper.ledger.ledger import Ledger
-from reaper.ledger.rows import Recalled, comparable_id
+from reaper.ledger.rows import NamedRow, Recalled, comparable_id
 from reaper.model import Target
 from reaper.pending import intents, lost, unfinished
 from reaper.pending.lost import StoredManifest
@@ -24,10 +24,10 @@ RESOURCE = "resource"
 """The cloud of the lease of a single resource, whose account is the resource's ID."""
 
 
-def read_open_targets(ledger: Ledger, rows: list[Coverage]) -> frozenset[Target]:
-    """The targets that may have an unfinished action; none if that can't be read."""
+def open_targets_in(row: NamedRow, rows: list[Coverage]) -> frozenset[Target]:
+    """The targets that may have an unfinished action; none if the row can't be read."""
     try:
-        return frozenset(unfinished.open_targets(ledger))
+        return frozenset(unfinished.targets_in(row))
     except ReaperError as error:
         add_failure_row(rows, failure_row("ledger", error))
         return frozenset()

@@ -6,29 +6,24 @@ A run finds them in the records of each target that it leases, and by the row of
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from reaper import idle_period, record_updates
 from reaper.case import Case, Owner
 from reaper.errors import CloudError, Reason
-from reaper.finding import Finding, Outcome, Step, follow_up
+from reaper.finding import Finding, Outcome, Step
 from reaper.ledger.ledger import Ledger, target_from_text, target_text, update_record, update_row
-from reaper.ledger.rows import HistoryEntry, NamedRow, Recalled, comparable_id
+from reaper.ledger.rows import NamedRow, Recalled, comparable_id
 from reaper.model import Ceiling, Resource, Result, Rule, State, StepName, Target, Verdict
 from reaper.pending import intents
-from reaper.planning import accepted, possible_actions
+from reaper.planning import possible_actions
 from reaper.planning.standing import with_follow_ups
-from reaper.record import MAX_CLOCK_SKEW, Act, Record
+from reaper.record import Act, Record
 
 OPEN_TARGETS_ROW, TARGETS_COLUMN = "open targets", "targets"
 """The named row with the targets that may have an action which isn't settled, or which its owner doesn't know of."""
-AND_THE_REST = ", and the rest was announced"
-TOLD_ENTRY = "told"
-"""In the history: a channel accepted the mail about an action."""
-MAX_ENTRIES = 50
-"""The last entries of a resource's history among which the mail about an action is looked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,26 +48,24 @@ class Unfinished:
         )
 
 
-def open_targets(ledger: Ledger) -> list[Target]:
-    """Every target that may have an unfinished action, whether a run still sweeps it or not. Raises CloudError."""
-    return _targets_in(ledger.read_row(OPEN_TARGETS_ROW))
-
-
-def change_open_targets(ledger: Ledger, finished: Collection[Target], begun: Collection[Target]) -> None:
+def change_open_targets(
+    ledger: Ledger, finished: Collection[Target], begun: Collection[Target], known: NamedRow | None = None
+) -> None:
     """Take out the targets in which everything is settled and mailed, and add those with actions to come. Raises CloudError.
 
-    A target is noted before the first intent there.
+    A target is noted before the first intent there. `known`: see `update_row`.
     """
 
     def changed(row: NamedRow) -> Mapping[str, str] | None:
-        before = set(_targets_in(row))
+        before = set(targets_in(row))
         after = (before - set(finished)) | set(begun)
         return None if after == before else {TARGETS_COLUMN: json.dumps(sorted(map(target_text, after)))}
 
-    update_row(ledger, OPEN_TARGETS_ROW, changed)
+    update_row(ledger, OPEN_TARGETS_ROW, changed, known=known)
 
 
-def _targets_in(row: NamedRow) -> list[Target]:
+def targets_in(row: NamedRow) -> list[Target]:
+    """Every target that may have an unfinished action, whether a run still sweeps it or not. Raises CloudError if the row can't be read."""
     try:
         return [target_from_text(text) for text in json.loads(row.values.get(TARGETS_COLUMN, "[]"))]
     except (ValueError, TypeError, AttributeError) as error:
@@ -140,43 +133,14 @@ def settle_target(
             interrupted.append(Unfinished(target=target, act=act))
         elif act and act.run != run_id and is_untold(record):
             untold.append(Unfinished(target=target, act=act))
-    recalled, untold = _without_told(untold, cases, recalled, ledger, now)
     closed = tuple(each for each in untold if comparable_id(each.act.id) in closing)
     return Settled(target=target, recalled=recalled, untold=tuple(untold), interrupted=tuple(interrupted), closed=closed)
-
-
-def _without_told(
-    untold: Sequence[Unfinished], cases: Mapping[str, Case], recalled: Recalled, ledger: Ledger, now: datetime
-) -> tuple[Recalled, list[Unfinished]]:
-    """Those whose mail no channel accepted. If one did before its run ended, that is recorded now. Raises CloudError."""
-    left, told = [], []
-    for each in untold:
-        mail = accepted_mail(each.act, ledger)
-        if mail is None:
-            left.append(each)
-            continue
-        finding = untold_finding(each, cases.get(comparable_id(each.act.id)), mail.when)
-        change = change_after_mail(finding, mail.by, mail.when) if mail.because.endswith(AND_THE_REST) else None
-        intents.record_owner_told(ledger, each.act, mail.when, change)
-        told.append(each.act.id)
-    return recalled.with_newer(ledger.recall(told, now)) if told else recalled, left
 
 
 def interrupted_because(act: Act) -> str:
     """Why nothing is done to the resource of an interrupted action."""
     when = f"{act.at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
     return f"an action on it was interrupted on {when}, and what it had changed isn't put back yet"
-
-
-def change_after_mail(finding: Finding, receipt: str, when: datetime) -> Callable[[Record], Record]:
-    """How a mail about an action, accepted at `when`, changes its record: it is the notice of what follows."""
-    following, case = follow_up(finding), finding.case
-    return lambda record: accepted.after_action_mail(case, record, following[0], receipt, when) if following else record
-
-
-def history_reason(act: Act, *, rest: bool = False) -> str:
-    """The reason in the history entry of a mail about that action, and whether the mail announced the rest."""
-    return f"of run {act.run}: {act.action}{AND_THE_REST if rest else ''}"
 
 
 def closed_actions_error(closed: Sequence[Unfinished]) -> CloudError | None:
@@ -186,13 +150,6 @@ def closed_actions_error(closed: Sequence[Unfinished]) -> CloudError | None:
     first, more = closed[0], f" (and {len(closed) - 1} more)" if len(closed) > 1 else ""
     text = f"{first.act.id}: {first.outcome.error}; `reaper restore {first.act.id}` undoes it{more}"
     return CloudError(Reason.PARTIAL, "act", text)
-
-
-def accepted_mail(act: Act, ledger: Ledger) -> HistoryEntry | None:
-    """The history entry of the mail about it that a channel accepted before its run ended; None if there is none."""
-    texts = {history_reason(act), history_reason(act, rest=True)}
-    entries = ledger.history(act.id, act.at - MAX_CLOCK_SKEW, MAX_ENTRIES)
-    return next((e for e in entries if e.what == TOLD_ENTRY and e.because in texts), None)
 
 
 def untold_finding(unfinished: Unfinished, listed: Case | None, now: datetime | None) -> Finding:

@@ -1,7 +1,7 @@
 """The rows of savings in the ledger, each of them one JSON text.
 
-What still runs is under its target, `saving#<target>`. What was credited is under its month, `saved#<yyyy-mm>`: a row for each resource and
-cause, with each action's rate and the stretches of time that count. Adding a stretch twice changes nothing, so a conclude may be repeated.
+What still runs is under its target, `saving#<target>`. What was credited is under `saved#`, in the order of months: a row for each month, resource
+and cause, with each action's rate and the stretches of time that count. Adding a stretch twice changes nothing, so a conclude may be repeated.
 `trend#<yyyy-mm>` has a row for each day, target and kind, `trend#latest` one for each target with its kinds.
 """
 
@@ -17,7 +17,7 @@ from reaper.case import Price
 from reaper.errors import CloudError, Reason
 from reaper.ledger.ledger import Ledger, target_text, write_until_accepted
 from reaper.ledger.rows import adapter, comparable_id, sortable_time, valid_version
-from reaper.ledger.store import AtVersion, Category, Key, Row
+from reaper.ledger.store import LAST_NAME, AtVersion, Category, Key, Row
 from reaper.model import StepName, Target
 from reaper.savings.credit import Cause, Saving, Span, Subject
 
@@ -88,9 +88,8 @@ def read_open(ledger: Ledger, target: Target) -> tuple[list[OpenRow], list[Cloud
 
 def add_open(ledger: Ledger, saving: Saving, now: datetime) -> None:
     """Store a saving that has just begun, unless it is there already."""
-    began = saving.cause if saving.cause is Cause.PROMPTED else sortable_time(saving.at)
-    key = Key(Category.SAVING, target_text(saving.subject.target), f"{comparable_id(saving.subject.id)}#{began}")
-    _put(ledger, key, saving, 0, now)
+    name = f"{comparable_id(saving.subject.id)}#{saving.cause} {sortable_time(saving.at)}"
+    _put(ledger, Key(Category.SAVING, target_text(saving.subject.target), name), saving, 0, now)
 
 
 def replace_open(ledger: Ledger, row: OpenRow, saving: Saving | None, now: datetime) -> None:
@@ -107,8 +106,8 @@ def add_credits(ledger: Ledger, credited: Iterable[tuple[Saving, Span]], now: da
     by_key: dict[Key, list[tuple[Saving, Span]]] = defaultdict(list)
     for saving, span in credited:
         for month, part in _by_month(span):
-            by_key[Key(Category.SAVED, month, f"{comparable_id(saving.subject.id)}#{saving.cause}")].append((saving, part))
-    stored = ledger.store.get_many(list(by_key))
+            by_key[Key(Category.SAVED, "", f"{month} {comparable_id(saving.subject.id)}#{saving.cause}")].append((saving, part))
+    stored = ledger.store.get_many(list(by_key)) if by_key else {}
     for key, new in by_key.items():
         try:
             _add_to_row(ledger, key, new, stored.get(key), now)
@@ -147,8 +146,9 @@ def _with_credit(row: SavedRow, saving: Saving, new: Span) -> SavedRow:
 
 
 def read_saved(ledger: Ledger, since: datetime, until: datetime) -> list[SavedRow]:
-    """What was credited in the months from `since` to `until`, one query a month. Raises CloudError, also for a row that can't be read."""
-    return [_parsed(SavedRow, row) for month in months(since, until) for row in ledger.store.query(Category.SAVED, month)]
+    """What was credited in the months from `since` to `until`. Raises CloudError, also for a row that can't be read."""
+    first, last = (f"{moment.astimezone(UTC):%Y-%m}" for moment in (since, until))
+    return [_parsed(SavedRow, row) for row in ledger.store.query(Category.SAVED, "", first, f"{last}{LAST_NAME}")]
 
 
 def write_trend(ledger: Ledger, days: Iterable[TrendDay], now: datetime) -> None:

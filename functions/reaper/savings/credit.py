@@ -251,8 +251,7 @@ def _credit(saving: Saving, until: datetime) -> Span | None:
 
 
 def _is_recreated(case: Case, saving: Saving) -> bool:
-    created = case.resource.created
-    return created is not None and created > saving.at
+    return case.resource.created is not None and case.resource.created > saving.at
 
 
 def _is_at_rest(case: Case, saving: Saving, own_call_at: datetime, now: datetime) -> bool:

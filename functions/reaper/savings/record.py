@@ -26,8 +26,8 @@ LONG_AGO = datetime.min.replace(tzinfo=UTC)
 class Sweep:
     """What a run knows `now`, once its mails are sent. `findings`: with their records as they are now. `targets`: those that it had to itself.
 
-    `judged`: by ID and name, the cases as judged, which a snooze doesn't change. `over_at`: everything was read by then. `tag_keys`, `horizon`: what the
-    policy says of savings.
+    `judged`: by ID and name, the cases as judged, which a snooze doesn't change. `over_at`: everything was read by then. `recalled`: what it knows
+    of decided resources. `tag_keys`, `horizon`: what the policy says of savings.
     """
 
     ledger: Ledger
@@ -36,6 +36,7 @@ class Sweep:
     over_at: datetime
     targets: Collection[Target]
     findings: Sequence[Finding]
+    recalled: Recalled
     judged: Mapping[tuple[str, str], Case]
     coverage: Sequence[Coverage]
     tag_keys: Collection[str]
@@ -77,12 +78,14 @@ def _record_trend(findings: Mapping[Target, Sequence[Finding]], complete: Mappin
 def _record_target(target: Target, findings: Sequence[Finding], kinds: Collection[str], sweep: Sweep) -> list[ReaperError]:
     ledger, now = sweep.ledger, sweep.now
     rows, unread = book.read_open(ledger, target)
-    recalled = ledger.recall([row.saving.subject.id for row in rows], now) if rows else Recalled()
+    ids = [row.saving.subject.id for row in rows if row.saving.subject.id not in sweep.recalled]
+    recalled = ledger.recall(ids, now).with_newer(sweep.recalled) if ids else sweep.recalled
     unacted = (f for f in findings if f.case.resource.kind in kinds and not is_action(f))
     begins = (credit.await_prompted(f, sweep.tag_keys, sweep.horizon) for f in unacted)
     awaited = {comparable_id(saving.subject.id): saving for saving in begins if saving}
     waiting = {comparable_id(row.saving.subject.id) for row in rows if row.saving.cause is Cause.PROMPTED}
-    cases = _cases_by_id(findings, sweep)
+    cases, known = _cases_by_id(findings, sweep), {(row.saving.subject.id, row.saving.cause, row.saving.at) for row in rows}
+    begun = {comparable_id(s.subject.id): s for s in _begun(findings, sweep) if (s.subject.id, s.cause, s.at) not in known}
     counted: list[tuple[OpenRow, Saving | None]] = []
     credited: list[tuple[Saving, Span]] = []
     for row in rows:
@@ -100,8 +103,11 @@ def _record_target(target: Target, findings: Sequence[Finding], kinds: Collectio
             credited.append((still or saving, span))
         if still and still.is_waiting and case and case.verdict.state is State.IDLE:
             still = awaited.get(comparable_id(id_))
-        counted.append((row, still))
-    for saving in [*_begun(findings, sweep), *(saving for id_, saving in awaited.items() if id_ not in waiting)]:
+        if still is None and saving.is_waiting and (new := begun.pop(comparable_id(id_), None)):
+            book.replace_open(ledger, row, new, now)
+        else:
+            counted.append((row, still))
+    for saving in [*begun.values(), *(saving for id_, saving in awaited.items() if id_ not in waiting)]:
         book.add_open(ledger, saving, now)
     not_added = book.add_credits(ledger, credited, now)
     for row, still in counted:
@@ -112,19 +118,16 @@ def _record_target(target: Target, findings: Sequence[Finding], kinds: Collectio
 def _begun(findings: Sequence[Finding], sweep: Sweep) -> Iterator[Saving]:
     for finding in findings:
         kind, action = registry.find_kind(finding.case.resource.kind), finding.step.name
-        if kind is None or not is_done(finding) or action not in kind.actions:
-            continue
-        parts_left = kind.parts_after(finding.case.resource, action)
-        if saving := credit.begin_saving(finding, parts_left, sweep.tag_keys, sweep.horizon):
-            yield saving
+        if kind and is_done(finding) and action in kind.actions:
+            parts_left = kind.parts_after(finding.case.resource, action)
+            if saving := credit.begin_saving(finding, parts_left, sweep.tag_keys, sweep.horizon):
+                yield saving
 
 
 def _cases_by_id(findings: Sequence[Finding], sweep: Sweep) -> dict[str, Case]:
     """The cases as judged. Of several with one ID, as of apps that were deleted and started again, the newest."""
     oldest_first = sorted((f.case for f in findings), key=lambda case: case.resource.created or LONG_AGO)
-    return {
-        comparable_id(case.resource.id): sweep.judged.get((case.resource.id, case.resource.name), case) for case in oldest_first
-    }
+    return {comparable_id(c.resource.id): sweep.judged.get((c.resource.id, c.resource.name), c) for c in oldest_first}
 
 
 def complete_kinds(coverage: Iterable[Coverage]) -> Mapping[Target, set[str]]:

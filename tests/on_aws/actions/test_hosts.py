@@ -8,7 +8,7 @@ from datetime import date, timedelta
 
 import pytest
 
-from fakes.records import an_act
+from fakes.records import an_act, open_targets
 from on_aws.actions import deployment as wired
 from on_aws.actions.deployment import COMPONENT, ENDPOINT, AwsDeployment, announced, finding, later, on_call
 from on_aws.actions.stage import Barred, Stage
@@ -16,7 +16,6 @@ from on_aws.conftest import DAY, NOW
 from reaper.calendars.terms import Calendar
 from reaper.model import Result, State, StepName
 from reaper.notices.message import Audience
-from reaper.pending.unfinished import open_targets
 from reaper.policy.file import load_policy
 from reaper.record import Snooze
 from reaper_sandbox.aws import scaled
