@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 
 from reaper.calendars.terms import BusinessDays, Freeze, Hours
+
+
+class Constrained:
+    """Has pydantic refuse other values of a field in a document. Nothing here loads pydantic."""
+
+    def __init__(self, **constraints: str | float) -> None:
+        self._constraints = constraints
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+        return handler(source) | self._constraints
+
+
+Time = Annotated[datetime, Constrained(tz_constraint="aware")]
+"""A time with a zone, in a document."""
 
 
 class State(StrEnum):
@@ -284,9 +298,9 @@ UNTIL_RESUMED = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
 class Pause:
     """The stop switch is on: until when, which person set it, and when. `unreadable_because`: why it can't be read, and so counts as on."""
 
-    until: datetime = UNTIL_RESUMED
+    until: Time = UNTIL_RESUMED
     by: str = ""
-    at: datetime | None = None
+    at: Time | None = None
     unreadable_because: str = ""
 
 

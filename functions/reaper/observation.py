@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from reaper.model import BilledPart, Resource, Role
+from reaper.model import BilledPart, Resource, Role, Time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,7 @@ class CachedDescription:
     """
 
     revision: str
-    described_at: datetime | None = None
+    described_at: Time | None = None
     body: Mapping[str, Any] = field(default_factory=dict)
     parts: tuple[BilledPart, ...] | None = None
     size: str = ""

@@ -5,23 +5,11 @@ Frozen data, stored as documents. A part that doesn't exist is None, and is clea
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any
 
-from reaper.model import AnnouncedAction, Resource, Result, State, StepName
+from reaper.model import AnnouncedAction, Resource, Result, State, StepName, Time
 
-
-class _Aware:
-    """Has pydantic refuse a time without a zone. Nothing here loads pydantic."""
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
-        return handler(source) | {"tz_constraint": "aware"}
-
-
-Time = Annotated[datetime, _Aware()]
-"""A time with a zone, in a document."""
 MAX_CLOCK_SKEW = timedelta(minutes=10)
 """A notice dated further ahead than this was written by a wrong clock and doesn't count."""
 

@@ -268,9 +268,9 @@ def test_an_expired_release_puts_actions_on_hold_again(desk: Desk):
     assert "3 actions due, 0 on hold" in desk("plan", "--cloud", "aws", "-o", "plan.json").stderr
     store = opening.open_ledger(f"sqlite://{desk.home}/ledger.db", {})
     row = store.read_row("hold")
-    over = json.loads(row.values["row"])
+    over = json.loads(row.values["document"])
     over["release"]["valid_until"] = over["release"]["given_at"]
-    store.write_row("hold", {**row.values, "row": json.dumps(over)}, row.version)
+    store.write_row("hold", {**row.values, "document": json.dumps(over)}, row.version)
     store.close()
     applied = desk("apply", "plan.json")
     assert (applied.returncode, desk.counts()) == (1, [3, 3, 3]), applied.stdout + applied.stderr

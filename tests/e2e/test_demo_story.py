@@ -200,7 +200,7 @@ def test_what_a_stop_leaves_is_deleted_after_a_notice_of_its_own(story: Story):
         "Thursday 5 November"
     )
     assert "deleted recommender-old: it is being deleted" in story.day("Tuesday 10 November")
-    acted = [(m["move"], m["at"][:16]) for m in story.manifests if m["name"] == "recommender-old"]
+    acted = [(m["action"], m["at"][:16]) for m in story.manifests if m["name"] == "recommender-old"]
     assert sorted(acted) == [("delete", "2026-11-10T19:30"), ("stop", "2026-11-05T19:30")]
 
 
@@ -283,7 +283,7 @@ def test_stopped_resources_are_smaller_at_the_end(story: Story):
 
 
 def test_a_deleted_resource_is_restored_the_same(story: Story):
-    assert sorted(m["name"] for m in story.manifests if m["move"] == "delete") == ["legacy-ranker", "recommender-old"]
+    assert sorted(m["name"] for m in story.manifests if m["action"] == "delete") == ["legacy-ranker", "recommender-old"]
     restored = story.day("Monday 9 November")
     assert "it was recreated, the same as before in variants, configuration, tags, autoscaling" in restored
     assert (story.finding("legacy-ranker")["state"], story.record("legacy-ranker").notice) == ("active", None)

@@ -68,7 +68,7 @@ def test_the_address_is_gone_from_every_row(ledger_location):
         ("record", "act.because", "act.owner", "notice.escalated_to", "notice.receipt", "notice.to"),
         ("snooze", "by", "disowned_by", "reason"),
         ("state", "by"),
-        ("state", "by"),
+        ("state", "release.by"),
     ]
     assert [row.error for row in done] == [""] * 5
     again = ledger_location.open_ledger()

@@ -177,10 +177,10 @@ def test_no_open_target_is_lost_if_many_runs_add_theirs(ledger_location):
 
 
 @in_memory
-@pytest.mark.parametrize("text", ["x", "[1]", '["aws"]', "5"])
+@pytest.mark.parametrize("text", ["", "x", "[1]", '["aws"]', '["aws/1"]', "5", "null", '{"aws/1/-": 1}'])
 def test_open_targets_that_cannot_be_read_are_an_error(ledger, text: str):
-    ledger.write_row("open targets", {"targets": text}, 0)
-    with pytest.raises(CloudError, match="'open targets' can't be read"):
+    ledger.write_row("open targets", {"document": text}, 0)
+    with pytest.raises(CloudError, match=r"'open targets' can't be read .*; delete it: the next runs"):
         open_targets(ledger)
 
 

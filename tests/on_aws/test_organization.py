@@ -417,7 +417,7 @@ def test_credentials_that_have_ended_are_a_failure_of_their_account(server: Serv
 def test_a_workflow_lists_first_what_was_not_reached(server: Server, company: Organization, tmp_path):
     settings = replace(ORGANIZATION, mode=Mode.NOTIFY, regions=("us-east-1",), ledger=f"sqlite://{tmp_path}/l.db")
     policy = f"version: 1\nchannels: [{{type: folder, path: {tmp_path}/mail}}]\nowners: {{fallback: a@example.com}}"
-    row = {"places": json.dumps([["aws", VISION, "us-east-1", ENDPOINT]])}
+    row = {"document": json.dumps([["aws", VISION, "us-east-1", ENDPOINT]])}
     assert opening.open_ledger(settings.ledger, {}).write_row(UNREACHED_ROW, row, 0)
     workflow = FakeWorkflow(replace(settings, policy=policy), tmp_path, lambda: NOW)
     assert [item["account"] for item in workflow.items(str(workflow.list()["run"]))] == [VISION, RESEARCH, HUB]

@@ -309,16 +309,16 @@ def tampered(sweeper: Sweeper, change: Callable[[dict[str, Any]], dict[str, Any]
 
 
 def parts(*part: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    return lambda row: row | {"parts": [list(part)]}
+    return lambda row: row | {"parts": [dict(zip(("component", "instance", "count"), part, strict=False))]}
 
 
 def body(**fields: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    return lambda row: row | {"body": row["body"] | fields}
+    return lambda row: row | {"body": row.get("body", {}) | fields}
 
 
 BAD_ENTRIES = {
-    "naive moment": lambda row: row | {"at": row["at"].replace("+00:00", "")},
-    "no moment": lambda row: row | {"at": None},
+    "naive moment": lambda row: row | {"described_at": row["described_at"].removesuffix("Z")},
+    "no moment": lambda row: row | {"described_at": None},
     "count is text": parts("Hosting", "ml.m5.large", "x"),
     "count is null": parts("Hosting", "ml.m5.large", None),
     "count is no number": parts("Hosting", "ml.m5.large", float("nan")),
@@ -327,7 +327,8 @@ BAD_ENTRIES = {
     "instance is a list": parts("Hosting", ["a"], 1),
     "part too short": parts("Hosting"),
     "size is a number": lambda row: row | {"size": 5},
-    "stamp is null": lambda row: row | {"stamp": None},
+    "revision is null": lambda row: row | {"revision": None},
+    "an unknown member": lambda row: row | {"stamp": "s"},
     "no entry": lambda row: [],
 }
 BAD_BODIES = {

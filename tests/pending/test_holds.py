@@ -132,7 +132,7 @@ def test_where_the_hold_cannot_be_written_everything_is_on_hold():
 def test_where_the_hold_cannot_be_understood_everything_is_on_hold():
     deployment = due(max_acts=20)
     version = deployment.ledger.read_row(ACCOUNT_ROW).version
-    deployment.ledger.write_row(ACCOUNT_ROW, {"row": '{"holds": [{}]}'}, version)
+    deployment.ledger.write_row(ACCOUNT_ROW, {"document": '{"holds": [{}]}'}, version)
     assert (moves(deployment), deployment.cloud.log) == ({StepName.HOLD}, [])
 
 
@@ -318,6 +318,11 @@ UNREADABLE = [
     pytest.param(f'{{"breakers":[{{"target":"{EAST}","kind":"{KIND}","since":"2026-11-24T10:00:00"}}]}}', id="jump"),
     pytest.param(f'{{"breakers":[{{"target":"{EAST}","kind":"{KIND}","lapsed_at":"2026-11-24T10:00:00"}}]}}', id="end of a jump"),
     pytest.param('{"breakers":[{"target":"east","kind":"k"}]}', id="no target"),
+    pytest.param('{"breakers":[{"target":"aws/east","kind":"k"}]}', id="half a target"),
+    pytest.param('{"hold":[]}', id="an unknown field"),
+    pytest.param('{"accounts":"aws/1"}', id="a text for a list"),
+    pytest.param("", id="nothing"),
+    pytest.param("[]", id="a list"),
     pytest.param('{"release":{"given_at":"2026-11-24T10:00:00","valid_until":"2026-11-25T10:00:00Z","by":""}}', id="release"),
     pytest.param('{"release":{"given_at":"2026-11-24T10:00:00Z","valid_until":"2026-11-25T10:00:00","by":""}}', id="its end"),
 ]
@@ -325,9 +330,9 @@ UNREADABLE = [
 
 @pytest.mark.parametrize("key", [ACCOUNT, holds.ALL_ACCOUNTS])
 @pytest.mark.parametrize("text", UNREADABLE)
-def test_a_row_whose_times_cannot_be_compared_holds_everything(text: str, key: str):
+def test_a_row_that_no_run_writes_holds_everything(text: str, key: str):
     deployment = due()
-    assert deployment.ledger.write_row(holds.row_name(key), {"row": text, "by": "lee"}, 0)
+    assert deployment.ledger.write_row(holds.row_name(key), {"document": text}, 0)
     report = deployment.sweep()
     assert {f.step.name for f in report.findings} == {StepName.HOLD}
     assert "what is on hold can't be read" in " ".join(row.error or "" for row in report.coverage)

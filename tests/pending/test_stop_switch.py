@@ -57,7 +57,7 @@ def test_a_pause_is_read_back_from_every_ledger(ledger):
 def test_every_ledger_reads_records_and_the_switch_together(ledger):
     stop_switch.set_pause(ledger, Pause(by="jo"), NOW)
     recalled, row = ledger.recall_with_row(["arn:aws:sagemaker:us-east-1:1:endpoint/a"], PAUSE_ROW, NOW)
-    assert (recalled.readable, row) == ({}, NamedRow(values={"state": "on", "by": "jo", "at": row.values["at"]}, version=1))
+    assert (recalled.readable, row) == ({}, NamedRow(values={"document": row.values["document"]}, version=1))
     assert ledger.recall_with_row([], "never written", NOW)[1] == NamedRow()
 
 
@@ -65,14 +65,16 @@ def test_every_ledger_reads_records_and_the_switch_together(ledger):
     "values",
     [
         pytest.param({}, id="nothing in it"),
-        pytest.param({"by": "jo"}, id="no state"),
-        pytest.param({"state": "ON"}, id="a state in another case"),
-        pytest.param({"state": "offline"}, id="another state"),
-        pytest.param({"state": "on", "until": "tomorrow"}, id="an end that is no time"),
-        pytest.param({"state": "on", "until": "2020-01-01T00:00:00"}, id="an end without a zone"),
-        pytest.param({"state": "on", "until": ""}, id="an empty end"),
-        pytest.param({"state": "on", "until": "9999-12-31T23:59:59-14:00"}, id="an end after the last year"),
-        pytest.param({"state": "on", "until": "2020-01-01T00:00:00+00:00", "at": "?"}, id="a start that is no time"),
+        pytest.param({"state": "off"}, id="no document"),
+        pytest.param({"document": ""}, id="an empty document"),
+        pytest.param({"document": "off"}, id="no JSON"),
+        pytest.param({"document": "null"}, id="null"),
+        pytest.param({"document": '{"state": "off"}'}, id="an unknown field"),
+        pytest.param({"document": '{"until": "tomorrow"}'}, id="an end that is no time"),
+        pytest.param({"document": '{"until": "2020-01-01T00:00:00"}'}, id="an end without a zone"),
+        pytest.param({"document": '{"until": ""}'}, id="an empty end"),
+        pytest.param({"document": '{"until": null}'}, id="no end"),
+        pytest.param({"document": '{"until": "2020-01-01T00:00:00Z", "at": "?"}'}, id="a start that is no time"),
     ],
 )
 def test_a_row_that_cannot_be_understood_counts_as_on(ledger: Ledger, values: dict[str, str]):
@@ -80,6 +82,13 @@ def test_a_row_that_cannot_be_understood_counts_as_on(ledger: Ledger, values: di
     assert paused_until(ledger, NOW) == UNTIL_RESUMED
     assert "counts as on" in stop_switch.paused_sentence(stop_switch.read_pause(ledger, NOW))
     assert stop_switch.end_pause(ledger, "jo", NOW) is None
+
+
+def test_an_end_after_the_last_year_is_no_end(ledger: Ledger):
+    assert ledger.write_row(PAUSE_ROW, {"document": '{"until": "9999-12-31T23:59:59-14:00"}'}, 0)
+    assert stop_switch.paused_sentence(stop_switch.read_pause(ledger, NOW)).startswith(
+        "The stop switch is on until `reaper resume`"
+    )
 
 
 def test_nothing_is_acted_on_while_the_switch_is_on(deployment):

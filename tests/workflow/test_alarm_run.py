@@ -81,7 +81,7 @@ def test_an_alarm_run_never_acts_and_the_next_scheduled_run_does(due: Scene):
 
 
 def test_an_alarm_run_writes_no_statistics_no_hold_and_no_summary(scene: Scene):
-    place = {"places": f'[["aws", "{ACCOUNT}", "us-east-1", "sagemaker-endpoint"]]'}
+    place = {"document": f'[["aws", "{ACCOUNT}", "us-east-1", "sagemaker-endpoint"]]'}
     assert scene.ledger.write_row(UNREACHED_ROW, place, 0)
     alarm_run(scene, alarmed())
     assert scene.ledger.read_row(UNREACHED_ROW).values == place

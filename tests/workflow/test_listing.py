@@ -17,7 +17,7 @@ from reaper.policy.file import load_policy
 from reaper.record import Record
 from reaper.report.figures import run_figures
 from reaper.run import run
-from reaper.workflow.lease import LEASE_ROW
+from reaper.workflow.lease import LEASE_ROW, own_run_lease
 from reaper.workflow.store import ITEMS
 from workflow.conftest import REGIONS, Scene
 
@@ -45,7 +45,7 @@ def test_a_run_that_lost_its_lease_does_not_give_back_the_next_ones(scene: Scene
     first = scene.workflow.acted()
     second = str(scene.workflow.list()["run"])
     scene.workflow.conclude(first)
-    assert scene.ledger.read_row(LEASE_ROW).values["run"] == second
+    assert own_run_lease(scene.ledger, second, f"execution-{second}")
 
 
 def test_the_lease_is_given_back_and_an_audit_takes_none(scene: Scene):

@@ -129,8 +129,12 @@ def test_the_claim_of_another_run_does_not_end_a_claim(due: Scene):
     assert not lease.has_claim(due.ledger, first), "it stops, although nobody has the claim any more"
 
 
-@pytest.mark.parametrize("claims", ["nonsense", "5", '[["a"]]', '[{"run": "one"}]', "null"])
+NAIVE = '[{"run": "one", "holder": "a", "until": "2026-11-24T10:00:00"}]'
+UNKNOWN = '[{"run": "one", "holder": "a", "until": "2026-11-24T10:00:00Z", "since": ""}]'
+
+
+@pytest.mark.parametrize("claims", ["nonsense", "5", '[["a"]]', '[{"run": "one"}]', "null", "", NAIVE, UNKNOWN])
 def test_an_odd_claim_blocks_nothing(due: Scene, claims: str):
     version = due.ledger.read_row(lease.CONCLUDE_ROW).version
-    assert due.ledger.write_row(lease.CONCLUDE_ROW, {"claims": claims}, version)
+    assert due.ledger.write_row(lease.CONCLUDE_ROW, {"document": claims}, version)
     assert set(steps(due.workflow.run()).values()) == {("stop", "done")}

@@ -62,12 +62,12 @@ def test_what_is_not_reached_is_a_failed_row_without_calls(scene: Scene):
 def test_the_next_run_reads_first_what_was_not_reached(scene: Scene):
     scene.use(lambda settings: replace(settings, mode=Mode.NOTIFY, kinds=("sagemaker-endpoint", "sagemaker-notebook")))
     place = ("aws", "123456789012", "eu-west-1", "sagemaker-notebook")
-    assert scene.ledger.write_row(UNREACHED_ROW, {"places": f'["{chr(34)}"]'}, 0)
+    assert scene.ledger.write_row(UNREACHED_ROW, {"document": f'["{chr(34)}"]'}, 0)
     assert read_hints(scene.ledger)[0] == frozenset()
     order: list[str] = []
     run_id = str(scene.workflow.list()["run"])
     version = scene.ledger.read_row(UNREACHED_ROW).version
-    row = {"places": '[["aws", "123456789012", "eu-west-1", "sagemaker-notebook"]]'}
+    row = {"document": '[["aws", "123456789012", "eu-west-1", "sagemaker-notebook"]]'}
     assert scene.ledger.write_row(UNREACHED_ROW, row, version)
     assert read_hints(scene.ledger)[0] == {place}
     context = scene.workflow.context
@@ -114,7 +114,7 @@ def test_notices_without_time_are_reported_and_sent_by_the_next_run(scene: Scene
 
 def test_a_run_over_other_places_forgets_nothing(scene: Scene):
     place = ("aws", "210987654321", "eu-west-1", "sagemaker-endpoint")
-    assert scene.ledger.write_row(UNREACHED_ROW, {"places": json.dumps([place])}, 0)
+    assert scene.ledger.write_row(UNREACHED_ROW, {"document": json.dumps([place])}, 0)
     scene.workflow.run()
     assert read_hints(scene.ledger)[0] == {place}
 

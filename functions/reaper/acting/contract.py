@@ -6,11 +6,10 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from datetime import datetime
 from enum import StrEnum
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar
 
-from reaper.model import Resource, Result, StepName, Target
+from reaper.model import Constrained, Resource, Result, StepName, Target, Time
 from reaper.record import Act, ManifestReference, SideChange
 
 C = TypeVar("C")
@@ -48,7 +47,8 @@ PREVIOUS_MEMBERS = any_members("address", "sha256")
 class Manifest:
     """What an action is about to change or remove: everything that undoing it needs. Stored before the action.
 
-    `continued`: the manifests of the earlier parts that this action went on with, the latest first. They are only read to undo it.
+    `continued`: the manifests of the earlier parts that this action went on with, the latest first. They are only read to undo it, and never
+    stored with it.
     """
 
     id: str
@@ -58,9 +58,10 @@ class Manifest:
     region: str
     action: StepName
     run: str
-    at: datetime
+    at: Time
     undo_state: UndoState
-    continued: tuple[Manifest, ...] = ()
+    schema: Literal[1] = 1
+    continued: Annotated[tuple[Manifest, ...], Constrained(max_length=0)] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,6 @@ the user's ledger. Each action has one file, `<day>/<run>/<digest of the ID>-<mo
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -18,20 +17,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from reaper.acting.contract import ActionFunctions, Manifest, any_members, part_of, unknown_member
+from reaper.acting.contract import ActionFunctions, Manifest, part_of, unknown_member
 from reaper.errors import CloudError, Reason, SettingsError
 from reaper.ledger import opening
-from reaper.ledger.rows import comparable_id
-from reaper.model import StepName, Target
+from reaper.ledger.rows import adapter, comparable_id, parse_document
 from reaper.pending.lost import StoredManifest, digest_of
 from reaper.record import ManifestReference
 from reaper.stores.texts import TextStore, cloud_of, open_texts
 
-SCHEMA = 1
 OPERATION = "manifest"
-MEMBERS = any_members(
-    "schema", "id", "kind", "name", "cloud", "account", "target_region", "region", "move", "run", "at", "record"
-)
 NAMED_PARTS = (
     ("role", re.compile(r"arn:[^:]+:iam::\d*:role/.+")),
     ("identity", re.compile(r"/subscriptions/.+/userAssignedIdentities/[^/]+", re.IGNORECASE)),
@@ -57,6 +51,8 @@ class Archive:
         """
         name = f"{_day(manifest.at)}/{manifest.run}/{digest_of(manifest.id)}-{manifest.action}-{version}.json"
         text = manifest_json(manifest)
+        if parse_manifest(text, name).undo_state != manifest.undo_state:
+            raise CloudError(Reason.UNREADABLE, OPERATION, "what undoing needs holds more than JSON can say")
         return ManifestReference(address=self.store.write(self.place, name, text), sha256=_sha256(text))
 
     def addresses_of_run(self, run: str) -> list[str]:
@@ -167,47 +163,13 @@ def open_archive(place: str | None, environ: Mapping[str, str]) -> Archive:
 
 def manifest_json(manifest: Manifest) -> str:
     """The manifest as JSON."""
-    target = manifest.target
-    return json.dumps(
-        {
-            "schema": SCHEMA,
-            "id": manifest.id,
-            "kind": manifest.kind,
-            "name": manifest.name,
-            "cloud": target.cloud,
-            "account": target.account,
-            "target_region": target.region,
-            "region": manifest.region,
-            "move": manifest.action.value,
-            "run": manifest.run,
-            "at": manifest.at.isoformat(),
-            "record": manifest.undo_state,
-        },
-        indent=1,
-    )
+    left_out = {"account_name", "blocked_because"}
+    return adapter(Manifest).dump_json(manifest, indent=1, exclude={"continued": True, "target": left_out}).decode()
 
 
 def parse_manifest(text: str, address: str) -> Manifest:
     """The manifest in `text`. For anything else raises CloudError with the address."""
-    try:
-        fields: dict[str, Any] = json.loads(text)
-        if fields["schema"] != SCHEMA:
-            raise ValueError(f"schema {fields['schema']!r} is not {SCHEMA}")
-        if odd := unknown_member(fields, MEMBERS):
-            raise ValueError(f"unknown member {odd}")
-        return Manifest(
-            id=str(fields["id"]),
-            kind=str(fields["kind"]),
-            name=str(fields["name"]),
-            target=Target(cloud=str(fields["cloud"]), account=str(fields["account"]), region=fields["target_region"]),
-            region=str(fields["region"]),
-            action=StepName(fields["move"]),
-            run=str(fields["run"]),
-            at=datetime.fromisoformat(fields["at"]),
-            undo_state=dict(fields["record"]),
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise CloudError(Reason.UNREADABLE, OPERATION, f"{address} isn't a manifest ({type(error).__name__}: {error})") from error
+    return parse_document(Manifest, text, f"the manifest {address}", operation=OPERATION)
 
 
 def _day(moment: datetime) -> str:

@@ -16,6 +16,9 @@ from reaper.errors import CloudError, Reason
 from reaper.ledger.ledger import Ledger
 from reaper.ledger.rows import DOCUMENT, VALUE_PREFIX, HistoryEntry, Visit, document_of, parse_document, valid_version
 from reaper.ledger.store import AtVersion, Category, Row
+from reaper.model import Pause
+from reaper.pending.holds import HOLD_ROW, HoldRow
+from reaper.pending.stop_switch import PAUSE_ROW
 from reaper.record import Record, Snooze
 
 CATEGORIES = frozenset(Category) - {Category.LEASE, Category.STATISTICS, Category.TREND}
@@ -28,6 +31,8 @@ FORMS: Mapping[Category, Any] = {
     Category.HISTORY: HistoryEntry,
     Category.VISIT: Visit,
 }
+ROW_FORMS: Mapping[str, Any] = {PAUSE_ROW: Pause, HOLD_ROW: HoldRow}
+"""Of named rows, by the first word of their name. Others have columns."""
 PERSON_FIELDS = frozenset(
     {
         "notice.to",
@@ -42,6 +47,7 @@ PERSON_FIELDS = frozenset(
         "by",
         "reason",
         "disowned_by",
+        "release.by",
     }
 )
 """The fields of a document that name a person, or are free text."""
@@ -90,7 +96,8 @@ def forget_address(ledger: Ledger, address: str) -> Iterator[ForgottenRow]:
 def _forget_in_row(row: Row, pattern: re.Pattern[str], ledger: Ledger) -> ForgottenRow | None:
     outcome = ForgottenRow(sort=row.key.category, id=row.texts.get("id", row.key.name), columns=())
     try:
-        if form := FORMS.get(row.key.category):
+        is_named = row.key.category is Category.STATE
+        if form := ROW_FORMS.get(row.key.name.partition(" ")[0]) if is_named else FORMS.get(row.key.category):
             return _forget_in_document(row, form, pattern, outcome, ledger)
         new = {name: _redacted(name, text, pattern) for name, text in row.texts.items()}
         changed = {name: text for name, text in new.items() if row.texts[name] != text}
@@ -108,7 +115,7 @@ def _forget_in_document(
     row: Row, form: Any, pattern: re.Pattern[str], outcome: ForgottenRow, ledger: Ledger
 ) -> ForgottenRow | None:
     """Only what names a person or is free text is changed, never an ID or a name. Raises CloudError if it can't be read."""
-    column = f"{VALUE_PREFIX}{DOCUMENT}" if row.key.category is Category.VISIT else DOCUMENT
+    column = f"{VALUE_PREFIX}{DOCUMENT}" if row.key.category in {Category.VISIT, Category.STATE} else DOCUMENT
     changed: list[str] = []
     noun = parse_document(form, row.columns.get(column), f"the {row.key.category} of {outcome.id}")
     new = _redacted_noun(noun, pattern, changed)
@@ -144,7 +151,7 @@ def _without_address(name: str, text: str, pattern: re.Pattern[str]) -> str | No
         return text
     if name == RECIPIENT_FIELD:
         return None
-    return FORGOTTEN if name == PERSON_COLUMN else pattern.sub(FORGOTTEN, text)
+    return FORGOTTEN if name.rpartition(".")[2] == PERSON_COLUMN else pattern.sub(FORGOTTEN, text)
 
 
 def _is_replaced(row: Row, changed: dict[str, str], ledger: Ledger) -> bool:

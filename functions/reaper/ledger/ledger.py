@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 from reaper.errors import CloudError, Reason
 from reaper.idle_period import VOID_AHEAD
@@ -27,7 +27,7 @@ from reaper.ledger.rows import (
     sortable_time,
 )
 from reaper.ledger.store import LAST_NAME, NEVER, AtVersion, Category, FreeFor, Having, Key, Row, RowStore
-from reaper.model import Target
+from reaper.model import Constrained, Target
 from reaper.policy import office_hours
 from reaper.record import Act, Record, Snooze
 
@@ -36,6 +36,8 @@ RETENTION = timedelta(days=400)
 """How long a row is retained from the moment it was touched. A snooze that ends later counts as touched when it ends."""
 KEPT_FOR = timedelta(days=60)
 """How long a record is retained after its last write if it has no action, manifest or lost manifest: those last for RETENTION."""
+TargetText = Annotated[str, Constrained(pattern="/.*/")]
+"""What `target_text` returns, in a document."""
 Stored = TypeVar("Stored", Record, Snooze)
 Written = TypeVar("Written")
 ChangeRow = Callable[[NamedRow], Mapping[str, str] | None]

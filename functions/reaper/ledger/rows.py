@@ -14,8 +14,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from reaper.errors import CloudError, Reason
-from reaper.model import Resource, Target
-from reaper.record import Record, Snooze, Snoozes, Time
+from reaper.model import Resource, Target, Time
+from reaper.record import Record, Snooze, Snoozes
 from reaper.text import DOLLARS, LIST_PRICES, validation_text
 
 if TYPE_CHECKING:
@@ -185,20 +185,31 @@ def remembered_ids(resource: Resource) -> Sequence[str]:
     return [resource.id, *host_ids(resource)]
 
 
-def document_of(noun: Any) -> str:
-    """A noun as a document, without its version. Texts for people are cut. Raises ValueError for what no run could read again."""
-    form: Any = type(noun)
+def document_of(noun: Any, form: Any = None) -> str:
+    """A noun as a document, without its version. Texts for people are cut. Raises ValueError for what no run could read again.
+
+    `form`: what it is, for a tuple or a dict of nouns.
+    """
+    form = form or type(noun)
     text = adapter(form).dump_json(_without_long_texts(noun), exclude_defaults=True, exclude={"version"})
     adapter(form).validate_json(text, strict=True)  # a time without a zone, for example
     return text.decode()
 
 
-def parse_document(form: type[Noun], text: Any, subject: str) -> Noun:
-    """The noun in a document. Raises CloudError if it isn't exactly what this version writes."""
+def parse_document(form: type[Noun], text: Any, subject: str, advice: str = "", operation: str = "ledger:Read") -> Noun:
+    """The noun in a document. Raises CloudError, with advice for people, if it isn't exactly what this version writes."""
     noun: Any = form
-    with _unreadable(subject):
+    with _unreadable(subject, advice, operation):
         parsed: Noun = adapter(noun).validate_json(text or "", strict=True, extra="forbid")
         return parsed
+
+
+def understood(form: type[Noun], row: NamedRow) -> Noun | None:
+    """The noun in a named row that only saves work; None if it isn't exactly what this version writes."""
+    try:
+        return parse_document(form, row.values.get(DOCUMENT), "the row")
+    except CloudError:
+        return None
 
 
 def _without_long_texts(noun: Any) -> Any:
@@ -250,7 +261,7 @@ def parse_time(text: str) -> datetime:
 
 
 @contextmanager
-def _unreadable(subject: str) -> Iterator[None]:
+def _unreadable(subject: str, advice: str = "", operation: str = "ledger:Read") -> Iterator[None]:
     """Turns ValueError, and RecursionError of a list in lists, into CloudError, which names the subject and the columns that can't be read."""
     try:
         yield
@@ -262,7 +273,7 @@ def _unreadable(subject: str) -> Iterator[None]:
             reasons = "; ".join(
                 f"{'.'.join(map(str, e['loc']))}: {validation_text(e['msg'])}" for e in error.errors(include_url=False)
             )
-        raise CloudError(Reason.UNREADABLE, "ledger:Read", f"{subject} can't be read ({reasons})") from error
+        raise CloudError(Reason.UNREADABLE, operation, f"{subject} can't be read ({reasons}){advice}") from error
 
 
 @cache

@@ -9,7 +9,6 @@ A row takes 400 KB in DynamoDB and 1 MiB in Table Storage: https://docs.aws.amaz
 from __future__ import annotations
 
 import base64
-import json
 import math
 import re
 import struct
@@ -18,13 +17,13 @@ import zlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from reaper.errors import ODD_REPLY_ERRORS, ReaperError
+from reaper.errors import ReaperError
 from reaper.ledger import opening
 from reaper.ledger.ledger import Ledger, target_text
-from reaper.ledger.rows import NamedRow
-from reaper.model import BilledPart, Resource, Target
+from reaper.ledger.rows import NamedRow, document_of, parse_document
+from reaper.model import Resource, Target
 from reaper.observation import CachedDescription
 from reaper.observing.uses import RECORD, LastUse, LastUses
 from reaper.observing.uses import pack as pack_uses
@@ -46,6 +45,7 @@ are never used.
 PACKED_COLUMN, USES_COLUMN, ROWS_COLUMN = "packed", "uses", "rows"
 """The first row says how many there are."""
 COUNT_PATTERN = re.compile("[0-9]{1,3}", re.ASCII)
+DESCRIPTIONS = dict[str, CachedDescription]
 T = TypeVar("T")
 
 
@@ -211,23 +211,22 @@ def _ask_ledger(cache: ConfigurationCache, question: Callable[[], T]) -> T | Non
             raise
 
 
-def _pack(entries: list[tuple[str, CachedDescription]]) -> str:
+def _pack(entries: Sequence[tuple[str, CachedDescription]]) -> str:
     """The entries, or as many of the first as fit into a row."""
     while True:
-        text = json.dumps({resource_id: _to_json(entry) for resource_id, entry in entries})
-        packed = base64.b64encode(zlib.compress(text.encode())).decode()
+        packed = base64.b64encode(zlib.compress(document_of(dict(entries), DESCRIPTIONS).encode())).decode()
         if len(packed) <= MAX_PACKED_LENGTH:
             return packed
         entries = entries[: len(entries) // 2]
 
 
 def _unpack(named_row: NamedRow) -> dict[str, CachedDescription]:
-    """The entries of a row; none if it makes no sense."""
+    """The entries of a row, but for those without a time or with odd counts; none if it makes no sense."""
     try:
-        rows: dict[str, Any] = json.loads(_decompress(named_row.values[PACKED_COLUMN])) if named_row.values else {}
-        return {resource_id: entry for resource_id, row in rows.items() if (entry := _from_json(row))}
-    except (*ODD_REPLY_ERRORS, zlib.error):
+        entries = parse_document(DESCRIPTIONS, _decompress(named_row.values.get(PACKED_COLUMN, "")), "the row")
+    except (ReaperError, ValueError, zlib.error):
         return {}
+    return {id_: e for id_, e in entries.items() if e.described_at and all(0 < p.count < math.inf for p in e.parts or ())}
 
 
 def _unpack_uses(named_row: NamedRow) -> dict[bytes, LastUse]:
@@ -241,30 +240,3 @@ def _unpack_uses(named_row: NamedRow) -> dict[bytes, LastUse]:
 def _decompress(packed: str) -> bytes:
     """Cut at `MAX_UNPACKED_BYTES`, so that no foreign row can use up the memory of a sweep."""
     return zlib.decompressobj().decompress(base64.b64decode(packed), MAX_UNPACKED_BYTES)
-
-
-def _to_json(entry: CachedDescription) -> dict[str, Any]:
-    parts = None if entry.parts is None else [[p.component, p.instance, p.count] for p in entry.parts]
-    at = entry.described_at.isoformat() if entry.described_at else None
-    return {"stamp": entry.revision, "at": at, "body": dict(entry.body), "parts": parts, "size": entry.size}
-
-
-def _from_json(row: Any) -> CachedDescription | None:
-    """An entry with every field checked; None if another version wrote it."""
-    try:
-        mark, body, size, at = row["stamp"], row["body"], row["size"], datetime.fromisoformat(row["at"])
-        parts = None if row["parts"] is None else tuple(_part_from_json(*part) for part in row["parts"])
-    except ODD_REPLY_ERRORS:
-        return None
-    if not (isinstance(mark, str) and isinstance(body, dict) and isinstance(size, str)) or at.tzinfo is None:
-        return None
-    return CachedDescription(revision=mark, described_at=at, body=body, parts=parts, size=size)
-
-
-def _part_from_json(component: Any, instance: Any, count: Any) -> BilledPart:
-    """Raises TypeError or ValueError if it isn't a part."""
-    if not (isinstance(component, str) and isinstance(instance, str)) or isinstance(count, bool):
-        raise TypeError("neither a component nor an instance")
-    if not math.isfinite(count) or count <= 0:
-        raise ValueError("no count")
-    return BilledPart(component=component, instance=instance, count=count)

@@ -11,9 +11,9 @@ from datetime import datetime, timedelta
 from hashlib import sha256
 
 from reaper.case import Case, is_stopped_by_hours
-from reaper.errors import CloudError, Reason
 from reaper.ledger.ledger import target_text
-from reaper.ledger.rows import adapter, comparable_id
+from reaper.ledger.rows import DOCUMENT, comparable_id, document_of, parse_document
+from reaper.model import Time
 
 COUNTED_FOR = timedelta(hours=22)
 """How long a run's actions count, from its start: a day, but for what a daily run may be late."""
@@ -30,7 +30,7 @@ class ActedOn:
     digest: str
     kind: str
     target: str = ""
-    started: datetime | None = None
+    started: Time | None = None
     usd_per_hour: float | None = None
     by_hours: bool = False
 
@@ -62,14 +62,11 @@ def acted_columns(acted: Collection[ActedOn], own: ActedOn) -> dict[str, str]:
     """The row with one more, as columns of the ledger. Of one that it has, the higher cost stays."""
     costs = [a.usd_per_hour for a in (*acted, own) if a.digest == own.digest and a.usd_per_hour is not None]
     rows = (*without(acted, [own]), replace(own, usd_per_hour=max(costs, default=None)))
-    return {"acted": adapter(tuple[ActedOn, ...]).dump_json(rows, exclude_defaults=True).decode()}
+    return {DOCUMENT: document_of(rows, tuple[ActedOn, ...])}
 
 
 def acted_from_columns(name: str, values: Mapping[str, str], now: datetime) -> tuple[ActedOn, ...]:
     """What still counts in the row of that name. Raises CloudError if it can't be read."""
-    try:
-        acted: tuple[ActedOn, ...] = adapter(tuple[ActedOn, ...]).validate_json(values["acted"]) if values else ()
-        return tuple(each for each in acted if each.started and now - each.started < COUNTED_FOR)
-    except (ValueError, KeyError, TypeError) as error:  # a time without a zone can't be compared
-        text = f"the row {name!r} with what was acted on can't be read; delete it, which costs one day's count"
-        raise CloudError(Reason.UNREADABLE, "ledger:Read", text) from error
+    subject, advice = f"the row {name!r} with what was acted on", "; delete it, which costs one day's count"
+    acted = parse_document(tuple[ActedOn, ...], values.get(DOCUMENT), subject, advice) if values else ()
+    return tuple(each for each in acted if each.started and now - each.started < COUNTED_FOR)

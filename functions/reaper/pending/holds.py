@@ -15,10 +15,9 @@ from enum import StrEnum
 from reaper import registry
 from reaper.case import Case, Coverage, is_stopped_by_hours
 from reaper.coverage import target_of_row
-from reaper.errors import CloudError, Reason
-from reaper.ledger.ledger import Ledger, target_text, update_row
-from reaper.ledger.rows import NamedRow, adapter
-from reaper.model import Status, Target
+from reaper.ledger.ledger import Ledger, TargetText, target_text, update_row
+from reaper.ledger.rows import DOCUMENT, NamedRow, document_of, parse_document
+from reaper.model import Status, Target, Time
 from reaper.pending.acted import ActedOn, acted_from_columns, acted_row
 from reaper.policy import office_hours
 from reaper.record import Snooze
@@ -65,7 +64,7 @@ class Hold:
     """A hold: the limit that was exceeded, since when, which run found that, and the reason for people."""
 
     exceeded: Exceeded
-    since: datetime
+    since: Time
     run: str
     because: str
 
@@ -78,13 +77,13 @@ class Breaker:
     those that ended shortly before the jump, in words. `acted`: what runs had just ended there when it jumped, or since.
     """
 
-    target: str
+    target: TargetText
     kind: str
-    since: datetime | None = None
+    since: Time | None = None
     run: str = ""
     because: str = ""
-    lapsed_at: datetime | None = None
-    usual_since: datetime | None = None
+    lapsed_at: Time | None = None
+    usual_since: Time | None = None
     protections: str = ""
     acted: tuple[ActedOn, ...] = ()
 
@@ -98,8 +97,8 @@ class Breaker:
 class Release:
     """A person's permission to carry out what was due."""
 
-    given_at: datetime
-    valid_until: datetime
+    given_at: Time
+    valid_until: Time
     by: str
 
 
@@ -361,25 +360,13 @@ def standing_rows(ledger: Ledger, now: datetime, accounts: Collection[str] = ())
 
 
 def row_columns(row: HoldRow) -> dict[str, str]:
-    """The row as columns of the ledger. Who gave the release has its own: it may be removed (`reaper forget`)."""
-    by = row.release.by if row.release else ""
-    row = replace(row, release=replace(row.release, by="")) if row.release else row
-    return {"row": adapter(HoldRow).dump_json(row, exclude_defaults=True).decode(), "by": by}
+    """The row as columns of the ledger."""
+    return {DOCUMENT: document_of(row)}
 
 
 def row_from_columns(values: Mapping[str, str]) -> HoldRow:
     """The row; an empty one if there is none. Raises CloudError if it can't be read."""
-    if not values:
-        return HoldRow()
-    try:
-        row: HoldRow = adapter(HoldRow).validate_json(values["row"])
-        released = max(LONG_AGO, row.release.given_at, row.release.valid_until) if row.release else LONG_AGO
-        _settled_row(row, row.release, released)  # no time without a zone can be compared
-        for breaker in row.breakers:
-            key_of_place(breaker.place)
-        return replace(row, release=replace(row.release, by=values["by"])) if row.release else row
-    except (ValueError, KeyError, TypeError) as error:
-        raise CloudError(Reason.UNREADABLE, "ledger:Read", f"what is on hold can't be read ({error})") from error
+    return parse_document(HoldRow, values.get(DOCUMENT), "what is on hold") if values else HoldRow()
 
 
 def lacks_price(kind: str, usd_per_hour: float | None) -> bool:

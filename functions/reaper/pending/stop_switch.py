@@ -5,16 +5,16 @@ A person sets it with `reaper pause` and ends it with `reaper resume`. A row tha
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from reaper.errors import ReaperError
 from reaper.ledger.ledger import Ledger, update_row
-from reaper.ledger.rows import NamedRow, parse_time, sortable_time
+from reaper.ledger.rows import DOCUMENT, LONG_AGO, NamedRow, document_of, parse_document
 from reaper.model import UNTIL_RESUMED, Pause
 
 PAUSE_ROW = "pause"
-"""The row of the ledger. Its column `state` is `on` or `off`; without `until`, a pause lasts until it is ended."""
-ON, OFF = "on", "off"
+"""The row of the ledger, with the last pause. One that was ended lasts until `LONG_AGO`."""
 
 
 def read_pause(ledger: Ledger, now: datetime) -> Pause | None:
@@ -27,33 +27,26 @@ def read_pause(ledger: Ledger, now: datetime) -> Pause | None:
 
 
 def pause_in_row(row: NamedRow, now: datetime) -> Pause | None:
-    """The pause in the row, unless it is over. Only an empty row and `off` are no pause."""
-    state = row.values.get("state")
-    if not row.version or state == OFF:
+    """The pause in the row, unless it is over. Only a row that was never written is none."""
+    if not row.version:
         return None
     try:
-        if state != ON:
-            raise ValueError(f"its state is {state!r}")
-        until = parse_time(row.values["until"]).astimezone(UTC) if "until" in row.values else UNTIL_RESUMED
-        at = parse_time(row.values["at"]) if "at" in row.values else None
-        pause = Pause(until=until, by=row.values.get("by", ""), at=at)
-    except (ValueError, TypeError, OverflowError) as error:
-        return Pause(unreadable_because=f"its row can't be understood ({error})")
-    return pause if pause.until > now else None
+        pause = parse_document(Pause, row.values.get(DOCUMENT), "its row")
+    except ReaperError as error:
+        return Pause(unreadable_because=str(error))
+    return replace(pause, until=min(pause.until, UNTIL_RESUMED)) if pause.until > now else None
 
 
 def set_pause(ledger: Ledger, pause: Pause, now: datetime) -> Pause | None:
     """Turn the switch on, and return what the ledger then has. Raises CloudError if that fails."""
-    end = {} if pause.until == UNTIL_RESUMED else {"until": sortable_time(pause.until)}
-    values = {"state": ON, "by": pause.by, "at": sortable_time(now), **end}
+    values = {DOCUMENT: document_of(replace(pause, at=now))}
     update_row(ledger, PAUSE_ROW, lambda row: values)
     return pause_in_row(ledger.read_row(PAUSE_ROW), now)
 
 
 def end_pause(ledger: Ledger, by: str, now: datetime) -> Pause | None:
     """Turn the switch off, and return what the ledger then has: None. Raises CloudError if that fails."""
-    update_row(ledger, PAUSE_ROW, lambda row: {"state": OFF, "by": by, "at": sortable_time(now)})
-    return pause_in_row(ledger.read_row(PAUSE_ROW), now)
+    return set_pause(ledger, Pause(until=LONG_AGO, by=by), now)
 
 
 def paused_because(pause: Pause) -> str:

@@ -5,7 +5,6 @@ A run finds them in the records of each target that it leases, and by the row of
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -14,15 +13,15 @@ from reaper import idle_period, record_updates
 from reaper.case import Case, Owner
 from reaper.errors import CloudError, Reason
 from reaper.finding import Finding, Outcome, Step
-from reaper.ledger.ledger import Ledger, target_from_text, target_text, update_record, update_row
-from reaper.ledger.rows import NamedRow, Recalled, comparable_id
+from reaper.ledger.ledger import Ledger, TargetText, target_from_text, target_text, update_record, update_row
+from reaper.ledger.rows import DOCUMENT, NamedRow, Recalled, comparable_id, document_of, parse_document
 from reaper.model import Ceiling, Resource, Result, Rule, State, StepName, Target, Verdict
 from reaper.pending import intents
 from reaper.planning import possible_actions
 from reaper.planning.standing import with_follow_ups
 from reaper.record import Act, Record
 
-OPEN_TARGETS_ROW, TARGETS_COLUMN = "open targets", "targets"
+OPEN_TARGETS_ROW, OPEN_TARGETS = "open targets", tuple[TargetText, ...]
 """The named row with the targets that may have an action which isn't settled, or which its owner doesn't know of."""
 
 
@@ -59,18 +58,17 @@ def change_open_targets(
     def changed(row: NamedRow) -> Mapping[str, str] | None:
         before = set(targets_in(row))
         after = (before - set(finished)) | set(begun)
-        return None if after == before else {TARGETS_COLUMN: json.dumps(sorted(map(target_text, after)))}
+        return None if after == before else {DOCUMENT: document_of(tuple(sorted(map(target_text, after))), OPEN_TARGETS)}
 
     update_row(ledger, OPEN_TARGETS_ROW, changed, known=known)
 
 
 def targets_in(row: NamedRow) -> list[Target]:
     """Every target that may have an unfinished action, whether a run still sweeps it or not. Raises CloudError if the row can't be read."""
-    try:
-        return [target_from_text(text) for text in json.loads(row.values.get(TARGETS_COLUMN, "[]"))]
-    except (ValueError, TypeError, AttributeError) as error:
-        text = f"the row {OPEN_TARGETS_ROW!r} can't be read; delete it: the next runs find what is open in the targets that they sweep"
-        raise CloudError(Reason.UNREADABLE, "ledger:Read", text) from error
+    advice = "; delete it: the next runs find what is open in the targets that they sweep"
+    stored = row.values.get(DOCUMENT)
+    texts = parse_document(OPEN_TARGETS, stored, f"the row {OPEN_TARGETS_ROW!r}", advice) if row.values else ()
+    return [target_from_text(text) for text in texts]
 
 
 def is_untold(record: Record) -> bool:

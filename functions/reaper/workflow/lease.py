@@ -9,7 +9,6 @@ stops before its next message. The latest one finds in the ledger what was sent.
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,7 +18,8 @@ from datetime import datetime, timedelta
 from reaper.coverage import failure_row
 from reaper.errors import ConcludeTakenOver, SettingsError
 from reaper.ledger.ledger import Ledger, update_row
-from reaper.ledger.rows import NamedRow, parse_time, sortable_time
+from reaper.ledger.rows import DOCUMENT, NamedRow, document_of, understood
+from reaper.model import Time
 from reaper.notices.context import ConcludeContext
 from reaper.policy.schema import Policy
 from reaper.run import conclude_context, open_ledger
@@ -27,7 +27,6 @@ from reaper.workflow.context import WorkflowContext, run_settings
 from reaper.workflow.stored_run import StoredRun
 
 LEASE_ROW, CONCLUDE_ROW = "run-lease", "conclude-lease"
-CLAIMS_COLUMN = "claims"
 RUN_LEASE = timedelta(hours=3)
 """Longer than a run may take: act begins nothing after two hours."""
 MAX_DEAD_RUNS = 4
@@ -38,11 +37,14 @@ CLAIM = timedelta(minutes=30)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunLease:
-    """The lease as it stands: the run and the execution that hold it, and when it ends. `dead_runs`: the runs that it was taken over from."""
+    """The lease as it stands: the run and the execution that hold it, and when it ends. `dead_runs`: the runs that it was taken over from.
+
+    One that can't be understood is none: it would block every later run.
+    """
 
     run: str
     holder: str
-    until: datetime
+    until: Time
     dead_runs: tuple[str, ...] = ()
 
 
@@ -51,11 +53,11 @@ def take_run_lease(ledger: Ledger, wanted: RunLease, is_running: Callable[[str],
     in_the_way: list[RunLease] = []
 
     def take(row: NamedRow) -> Mapping[str, str] | None:
-        other = _lease_in(row.values)
+        other = understood(RunLease, row)
         if other and other.holder != wanted.holder and other.until > now and is_running(other.holder):
             in_the_way.append(other)
             return None
-        return _row_of(_after(other, wanted))
+        return {DOCUMENT: document_of(_after(other, wanted))}
 
     update_row(ledger, LEASE_ROW, take, "the lease of the run")
     return in_the_way[0] if in_the_way else None
@@ -63,7 +65,7 @@ def take_run_lease(ledger: Ledger, wanted: RunLease, is_running: Callable[[str],
 
 def own_run_lease(ledger: Ledger, run: str, holder: str) -> RunLease | None:
     """The lease, if this run has it and this execution is its holder. Raises CloudError."""
-    lease = _lease_in(ledger.read_row(LEASE_ROW).values)
+    lease = understood(RunLease, ledger.read_row(LEASE_ROW))
     return lease if lease and (lease.run, lease.holder) == (run, holder) else None
 
 
@@ -71,7 +73,7 @@ def give_back_run_lease(ledger: Ledger, run: str) -> None:
     """Give the lease back if this run still has it. Raises CloudError."""
 
     def give_back(row: NamedRow) -> Mapping[str, str] | None:
-        lease = _lease_in(row.values)
+        lease = understood(RunLease, row)
         return {} if lease and lease.run == run else None
 
     update_row(ledger, LEASE_ROW, give_back, "the lease of the run")
@@ -112,30 +114,13 @@ def _after(other: RunLease | None, wanted: RunLease) -> RunLease:
 
 
 def _current_claims(row: NamedRow, now: datetime | None) -> dict[str, RunLease]:
-    """The claims by run. With `now`, only those that still last. A claim that can't be understood is left out."""
-    try:
-        claims = [_lease_in(values) for values in json.loads(row.values.get(CLAIMS_COLUMN, "[]"))]
-    except (ValueError, TypeError):
-        return {}
-    return {claim.run: claim for claim in claims if claim and (now is None or claim.until > now)}
+    """The claims by run. With `now`, only those that still last."""
+    claims = understood(tuple[RunLease, ...], row) or ()
+    return {claim.run: claim for claim in claims if now is None or claim.until > now}
 
 
 def _claims_row(claims: Mapping[str, RunLease]) -> Mapping[str, str]:
-    return {CLAIMS_COLUMN: json.dumps([_row_of(claim) for claim in claims.values()])}
-
-
-def _row_of(lease: RunLease) -> Mapping[str, str]:
-    dead_runs = {"dead_runs": " ".join(lease.dead_runs)} if lease.dead_runs else {}
-    return {"run": lease.run, "holder": lease.holder, "until": sortable_time(lease.until), **dead_runs}
-
-
-def _lease_in(values: Mapping[str, str]) -> RunLease | None:
-    """The lease in a row. One that can't be understood is none: it would block every later run."""
-    try:
-        dead_runs = tuple(values.get("dead_runs", "").split())
-        return RunLease(run=values["run"], holder=values["holder"], until=parse_time(values["until"]), dead_runs=dead_runs)
-    except (KeyError, ValueError, TypeError, AttributeError):
-        return None
+    return {DOCUMENT: document_of(tuple(claims.values()), tuple[RunLease, ...])}
 
 
 def open_context(stored: StoredRun, context: WorkflowContext, policy: Policy, because: str | None) -> ConcludeContext:
