@@ -92,8 +92,7 @@ def _record_target(target: Target, findings: Sequence[Finding], kinds: Collectio
         saving, id_ = row.saving, row.saving.subject.id
         if recalled.is_unreadable(id_):
             continue
-        case = cases.get(comparable_id(id_))
-        record, snooze = recalled.record(id_), recalled.snooze(id_)
+        case, record, snooze = cases.get(comparable_id(id_)), recalled.record(id_), recalled.snooze(id_)
         look = Look(at=sweep.run.started_at, over_at=sweep.over_at, case=case, record=record, snooze=snooze)
         if saving.subject.kind not in kinds:
             counted += [(row, None)] if credit.is_over(saving, look) else []
