@@ -12,7 +12,12 @@ from fakes.records import an_act
 from reaper import handover, registry
 from reaper.aws.kinds.sagemaker_endpoint.scale_in import EndpointDetails, ScaleInPlan
 from reaper.calendars.terms import Hours
+<<<<<<< ours
 from reaper.case import Blocked, Case, Coverage, Evidence, Owner, Price
+=======
+from reaper.case import Blocked, Case, Coverage, Evidence, Outcome, Owner, Price, Step
+from reaper.errors import CloudError
+>>>>>>> theirs
 from reaper.evidence import summarize
 from reaper.finding import Finding, Outcome, Step
 from reaper.handover import Acted, Decided, Observed
@@ -143,7 +148,28 @@ def test_for_target_keeps_only_the_decisions_of_that_target():
     assert (other.findings, other.leased) == (findings[1:], ())
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"run": 1}'])
+@pytest.mark.parametrize("text", ["", "[]", '{"run": 1}', "[" * 99_999])
 def test_a_text_that_is_no_observed_part_is_refused(text: str):
-    with pytest.raises(ValueError):
+    with pytest.raises(CloudError, match=r"^workflow: the part can't be read"):
         handover.load_observed(text)
+
+
+@pytest.mark.parametrize(
+    ("written", "forged"),
+    [
+        pytest.param('"run":{', '"mood":"good","run":{', id="an unknown key"),
+        pytest.param('"run":{', '"run":{"mood":"good",', id="an unknown key inside"),
+        pytest.param('"started_at":"2026-11-21T10:17:00Z"', '"started_at":"2026-11-21T10:17:00"', id="a time without a zone"),
+        pytest.param('"started_at":"2026-11-21T10:17:00Z"', '"started_at":1764000000', id="a number for a time"),
+        pytest.param('"usd_per_hour":0.30000000000000004,"owner"', '"usd_per_hour":"0.3","owner"', id="a text for a number"),
+        pytest.param('"metrics":0', '"metrics":"0"', id="a text for a count"),
+        pytest.param('"metrics":0', '"metrics":true', id="a truth for a count"),
+        pytest.param('"notes":["a note"]', '"notes":"a note"', id="a text for a list"),
+        pytest.param('"copies":{', '"copies":[],"other":{', id="details of another kind"),
+    ],
+)
+def test_a_part_with_an_odd_value_is_refused(written: str, forged: str):
+    text = handover.dump(Observed(run=RUN, targets=(TARGET,), coverage=(ROW,), cases=(full_case(),)))
+    assert written in text
+    with pytest.raises(CloudError, match=r"^workflow: the part can't be read"):
+        handover.load_observed(text.replace(written, forged, 1))

@@ -15,13 +15,20 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from reaper import registry
+<<<<<<< ours
 from reaper.case import Case, Coverage
 from reaper.finding import Finding, Outcome
 from reaper.ledger.rows import adapter
 from reaper.model import Resource, Run, Target
+=======
+from reaper.case import PLANNED, Case, Coverage, Outcome, Step
+from reaper.ledger.rows import adapter, parse_document, unreadable
+from reaper.model import NextAction, Resource, Run, Target, Time, Verdict
+>>>>>>> theirs
 from reaper.pending.holds import Breaker, KindInTarget
 from reaper.pending.unfinished import Unfinished
 
+OPERATION = "workflow"
 OBSERVE_WITHIN = timedelta(minutes=30)
 """What observe hasn't read by then is a failed row of the coverage, and the next run reads it first."""
 DECIDE_WITHIN = timedelta(minutes=60)
@@ -55,7 +62,7 @@ class Decided:
     """
 
     run: Run
-    decided_at: datetime
+    decided_at: Time
     leased: tuple[Target, ...]
     findings: tuple[Finding, ...]
     untold: tuple[Unfinished, ...] = ()
@@ -100,22 +107,30 @@ def dump(value: Observed | Decided | Acted) -> str:
     return adapter(form).dump_json(value).decode()
 
 
-def load_observed(text: str) -> Observed:
-    """What `dump` wrote of an Observed. Raises pydantic.ValidationError (a ValueError) for anything else."""
-    observed: Observed = adapter(Observed).validate_json(text)
-    return replace(observed, cases=tuple(_with_details(case) for case in observed.cases))
+def load_observed(text: str, name: str = "the part") -> Observed:
+    """What `dump` wrote of an Observed. Raises CloudError that names it for anything else."""
+    observed = parse_document(Observed, text, name, operation=OPERATION)
+    with unreadable(name, operation=OPERATION):
+        return replace(observed, cases=tuple(map(_with_details, observed.cases)))
 
 
+<<<<<<< ours
 def load_decided(text: str) -> Decided:
     """What `dump` wrote of a Decided. Raises ValueError for anything else."""
     decided: Decided = adapter(Decided).validate_json(text)
     return replace(decided, findings=tuple(replace(f, case=_with_details(f.case)) for f in decided.findings))
+=======
+def load_decided(text: str, name: str = "the part") -> Decided:
+    """What `dump` wrote of a Decided. Raises CloudError for anything else."""
+    decided = parse_document(Decided, text, name, operation=OPERATION)
+    with unreadable(name, operation=OPERATION):
+        return replace(decided, decisions=tuple(replace(d, case=_with_details(d.case)) for d in decided.decisions))
+>>>>>>> theirs
 
 
-def load_acted(text: str) -> Acted:
-    """What `dump` wrote of an Acted. Raises ValueError for anything else."""
-    acted: Acted = adapter(Acted).validate_json(text)
-    return acted
+def load_acted(text: str, name: str = "the part") -> Acted:
+    """What `dump` wrote of an Acted. Raises CloudError for anything else."""
+    return parse_document(Acted, text, name, operation=OPERATION)
 
 
 def _with_details(case: Case) -> Case:

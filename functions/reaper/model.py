@@ -194,8 +194,8 @@ class Resource:
     name: str
     target: Target
     region: str
-    created: datetime | None
-    changed: datetime | None = None
+    created: Time | None
+    changed: Time | None = None
     status: str = ""
     size: str = ""
     parts: tuple[BilledPart, ...] | None = None
@@ -235,7 +235,7 @@ class Rule:
     business_days: BusinessDays | None = None
     freezes: tuple[Freeze, ...] = ()
     waits_because: str | None = None
-    protection_ended_at: datetime | None = None
+    protection_ended_at: Time | None = None
     in_doubt: bool = False
     notes: tuple[str, ...] = ()
 
@@ -247,7 +247,7 @@ class Verdict:
     state: State
     because: str
     idle_for: timedelta | None = None
-    last_busy: datetime | None = None
+    last_busy: Time | None = None
     confidence: Confidence | None = None
 
 
@@ -271,7 +271,7 @@ class Run:
     """The facts of one run, known before it begins."""
 
     id: str
-    started_at: datetime
+    started_at: Time
     mode: Mode
     version: str
     policy_sha256: str
@@ -285,7 +285,7 @@ class HoldReason:
     """
 
     because: str
-    since: datetime | None = None
+    since: Time | None = None
     release: str = ""
     after: str = ""
 
@@ -312,7 +312,7 @@ class NextAction:
     """
 
     step: StepName
-    at: datetime | None
+    at: Time | None
     saves_usd_per_hour: float | None
     blocked_because: str | None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from math import inf
 from pathlib import Path
@@ -88,6 +89,10 @@ def test_other_peoples_text_becomes_harmless_lines(tmp_path: Path):
         pytest.param("{}", "not a JSON report", id="nothing in it"),
         pytest.param('{"schema": 2, "run": {}}', "schema", id="another schema"),
         pytest.param('{"schema": 1, "coverage": [], "findings": [{}]}', "run", id="no run"),
+        pytest.param('{"schema": 1, "run": {"currency": 5}}', "run.", id="a number for a currency"),
+        pytest.param('{"schema": 1, "run": {"currency": null}}', "run.", id="no currency"),
+        pytest.param('{"schema": 1, "run": {"cost": [], "currency": {}}}', "run.", id="a list for a cost"),
+        pytest.param("[" * 99_999, "not a JSON report", id="lists in lists"),
     ],
 )
 def test_a_file_that_is_no_report_is_refused(content: str | None, message: str, tmp_path: Path):
@@ -97,6 +102,21 @@ def test_a_file_that_is_no_report_is_refused(content: str | None, message: str, 
     with pytest.raises(SettingsError, match="--report") as caught:
         saved.load_report(file)
     assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["started_at", "metrics_requested", "currency", "mode", "source", "role", "complete", "tags"])
+@pytest.mark.parametrize("value", ["5", "null", '"x"', "[]", "{}", '"2026-11-21T10:17:00"', "NaN", "1e999"])
+def test_a_report_with_an_odd_value_is_refused_or_read(name: str, value: str, tmp_path: Path):
+    """In one sentence: nothing else is raised."""
+    text = re.sub(rf'"{name}": ("[^"]*"|[\d.]+|\w+|\{{[^}}]*\}})', f'"{name}": {value}', plain.render(report(FOUND)))
+    assert f'"{name}": {value}' in text
+    said = ""
+    try:
+        explain.render_saved(saved.parse_report(text, "it"), "churn")
+    except SettingsError as error:
+        said = str(error)
+    assert said.startswith("it: not a JSON report that this version can read") or not said
 
 
 NAMES = ["churn-idle-9-days", "health-checks-only/JupyterLab/default", "summaries/silent-with-zeros", "Mixed-Case"]

@@ -12,7 +12,12 @@ import pytest
 from fakes.records import an_act
 from fakes.workflow_runs import folder_store
 from reaper import record_updates
+<<<<<<< ours
 from reaper.finding import Report
+=======
+from reaper.case import Report
+from reaper.errors import CloudError
+>>>>>>> theirs
 from reaper.model import Mode, Result, Status, StepName, Target
 from reaper.notices.sending import NOTIFIED
 from reaper.pending import holds
@@ -63,6 +68,14 @@ def test_an_item_without_a_part_is_a_failure_in_the_report(due: Scene):
     assert all("not read: Sandbox.Timedout" in (row.error or "") for row in rows)
     assert report.findings == ()
     assert [due.instances(region) for region in REGIONS] == [3, 3]
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{", '{"x": "why"}', '{"0": 1}', "null"])
+def test_a_list_of_missing_parts_that_cannot_be_read_ends_the_step(due: Scene, content: str):
+    run_id = due.workflow.observed()
+    folder_store(due.home / "runs" / run_id).write("missing.json", content)
+    with pytest.raises(CloudError, match=r"^workflow: missing\.json can't be read"):
+        due.workflow.decide(run_id)
 
 
 @pytest.mark.parametrize("content", [b'{"cases": ', b"\xff\xfe"], ids=["cut off", "not text"])

@@ -199,7 +199,7 @@ def document_of(noun: Any, form: Any = None) -> str:
 def parse_document(form: type[Noun], text: Any, subject: str, advice: str = "", operation: str = "ledger:Read") -> Noun:
     """The noun in a document. Raises CloudError, with advice for people, if it isn't exactly what this version writes."""
     noun: Any = form
-    with _unreadable(subject, advice, operation):
+    with unreadable(subject, advice, operation):
         parsed: Noun = adapter(noun).validate_json(text or "", strict=True, extra="forbid")
         return parsed
 
@@ -239,7 +239,7 @@ def value_columns(values: Mapping[str, str]) -> dict[str, str]:
 
 def valid_version(version: object, subject: str) -> int:
     """The version of a row as a store returns it. Raises CloudError for one below 1, which would look like no row."""
-    with _unreadable(subject):
+    with unreadable(subject):
         if isinstance(version, bool) or not isinstance(version, int | str) or int(version) < 1:
             raise ValueError(f"{version!r} is not a version")
         return int(version)
@@ -261,7 +261,7 @@ def parse_time(text: str) -> datetime:
 
 
 @contextmanager
-def _unreadable(subject: str, advice: str = "", operation: str = "ledger:Read") -> Iterator[None]:
+def unreadable(subject: str, advice: str = "", operation: str = "ledger:Read") -> Iterator[None]:
     """Turns ValueError, and RecursionError of a list in lists, into CloudError, which names the subject and the columns that can't be read."""
     try:
         yield

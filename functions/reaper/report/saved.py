@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -14,10 +13,12 @@ from reaper.errors import SettingsError
 from reaper.model import NextAction, Status
 from reaper.text import Currency, validation_text
 
+EMPTY_TEXTS = ("subject", "source", "as_of")
+
 
 def _empty_for_null(row: Any) -> Any:
-    """The signal's row; null, the subject of a signal of the whole resource, becomes an empty text."""
-    return {**row, "subject": row.get("subject") or ""} if isinstance(row, dict) else row
+    """The row; null for a text that it hasn't, such as the subject of a signal of the whole resource, becomes an empty text."""
+    return {**row, **{name: "" for name in EMPTY_TEXTS if name in row and row[name] is None}} if isinstance(row, dict) else row
 
 
 class _Section(BaseModel):
@@ -103,13 +104,13 @@ class SavedRun(_Section):
     started_at: AwareDatetime
     mode: str
     policy_sha256: str
-    currency: Annotated[Currency, BeforeValidator(lambda row: {name: value for name, value in row.items() if value is not None})]
+    currency: Annotated[Currency, BeforeValidator(_empty_for_null)]
 
 
 class SavedReport(_Section):
     """The report."""
 
-    schema_: Literal[1]
+    schema_: Literal[1] = Field(alias="schema")
     run: SavedRun
     coverage: tuple[Coverage, ...]
     findings: tuple[SavedFinding, ...]
@@ -133,11 +134,9 @@ def load_report(file: Path) -> SavedReport:
 def parse_report(text: str, where: str) -> SavedReport:
     """The report in `text`. Raises SettingsError that names `where` if it isn't one."""
     try:
-        content = json.loads(text)
-        return SavedReport.model_validate({**content, "schema_": content["schema"]})
+        return SavedReport.model_validate_json(text)
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise SettingsError(f"{where}: this version can't read the report: {place}: {validation_text(first['msg'])}") from error
-    except (ValueError, TypeError, LookupError, RecursionError) as error:
-        raise SettingsError(f"{where}: not a JSON report; write one with `reaper sweep --format json`: {error}") from error
+        place = ".".join(map(str, first["loc"])) or "the file"
+        because = f"write one with `reaper sweep --format json`: {place}: {validation_text(first['msg'])}"
+        raise SettingsError(f"{where}: not a JSON report that this version can read; {because}") from error

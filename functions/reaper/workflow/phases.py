@@ -25,6 +25,7 @@ from reaper.errors import CloudError, Reason
 from reaper.finding import Report
 from reaper.handover import Acted, Decided, Observed
 from reaper.ledger.opening import ensure_format
+from reaper.ledger.rows import parse_document
 from reaper.model import Status, Target
 from reaper.observe import observe
 from reaper.policy.file import load_policy
@@ -179,7 +180,7 @@ def _read_missing(context: WorkflowContext) -> dict[int, str]:
     text = context.store.read(MISSING)
     if text is None:
         raise CloudError(Reason.GONE, "workflow", f"the run isn't whole ({MISSING} is missing)")
-    return {int(item): str(because) for item, because in json.loads(text).items()}
+    return parse_document(dict[int, str], text, MISSING, operation="workflow")
 
 
 def _decided_name(number: int) -> str:
@@ -188,13 +189,8 @@ def _decided_name(number: int) -> str:
 
 def _read_handed_over(name: str, context: WorkflowContext, stored: StoredRun) -> Decided | None:
     text = context.store.read(name)
-    if text is None:
-        return None
-    try:
-        decided = handover.load_decided(text)
-    except ValueError as error:
-        raise CloudError(Reason.UNREADABLE, "workflow", f"{name} can't be read: {error}") from error
-    if decided.run != stored.run:
+    decided = handover.load_decided(text, name) if text is not None else None
+    if decided and decided.run != stored.run:
         raise CloudError(Reason.REFUSED, "workflow", f"{name}: {OTHER_RUN}")
     return decided
 
@@ -225,7 +221,7 @@ def observed_parts(
             if item.item not in missing:
                 part = _read_part(f"observed/{item.item}.json", handover.load_observed, stored, store)
         except ValueError as error:
-            because = f"what it observed can't be read ({_first_line(error)})"
+            because = f"what it observed can't be read ({error})"
         yield part or _missing_part(stored, item, because)
 
 
@@ -239,7 +235,7 @@ def acted_parts(stored: StoredRun, targets: Sequence[Target], store: RunStore, f
             if part and part.target != target:
                 raise ValueError(f"it is about {part.target.account}")
         except ValueError as error:
-            because = f"what it did can't be read ({_first_line(error)})"
+            because = f"what it did can't be read ({error})"
         where = f"{target.account} {target.region or ''}".strip()
         row = own_row("acts", f"acting in {where}: {because}; the ledger says which actions were carried out")
         parts.append(part or Acted(run=stored.run, target=target, coverage=(row,)))
@@ -253,11 +249,11 @@ def _read_part(name: str, load: Callable[[str], Part], stored: StoredRun, store:
     """What a step left, or None. Raises ValueError if it can't be understood or is another run's, CloudError if the store fails."""
     try:
         text = store.read(name)
+        part = load(text) if text is not None else None
     except CloudError as error:
         if error.reason is not Reason.UNREADABLE:
             raise
         raise ValueError(str(error)) from error
-    part = load(text) if text is not None else None
     if part and part.run != stored.run:
         raise ValueError(OTHER_RUN)
     return part
@@ -280,7 +276,3 @@ def _missing_part(stored: StoredRun, item: RunItem, because: str) -> Observed:
         if not stored.kinds or kind.name in stored.kinds
     )
     return Observed(run=stored.run, targets=(), coverage=rows, cases=())
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [repr(error)])[0]

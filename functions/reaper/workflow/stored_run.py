@@ -5,13 +5,12 @@ It is stored under its own hash, which the engine carries from step to step. So 
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from hashlib import sha256
 
 from reaper.calendars.terms import Calendar
 from reaper.errors import CloudError, Reason
-from reaper.ledger.rows import adapter
+from reaper.ledger.rows import adapter, parse_document
 from reaper.model import Account, Run, Target
 from reaper.workflow.store import ITEMS, RUN_PREFIX, RunStore
 
@@ -82,8 +81,7 @@ def store_run(stored: StoredRun, store: RunStore) -> EngineState:
     digest = sha256(text.encode()).hexdigest()
     store.create(f"{RUN_PREFIX}{digest}.json", text)
     # The map needs the number only; the rest is for people.
-    rows = [{"item": each.item, "account": each.account, "regions": list(each.regions)} for each in stored.items()]
-    store.write(ITEMS, json.dumps(rows))
+    store.write(ITEMS, adapter(list[RunItem]).dump_json(stored.items()).decode())
     return EngineState(
         run=stored.run.id, execution=stored.execution, policy_sha256=stored.run.policy_sha256, listed_sha256=digest
     )
@@ -97,10 +95,7 @@ def require_run(store: RunStore, engine: EngineState) -> StoredRun:
         raise CloudError(Reason.GONE, "workflow", f"the run isn't in its store ({name} is missing)")
     if sha256(text.encode()).hexdigest() != engine.listed_sha256:
         raise _refused(f"{name} was changed since the run was listed")
-    try:
-        stored: StoredRun = adapter(StoredRun).validate_json(text)
-    except ValueError as error:
-        raise CloudError(Reason.UNREADABLE, "workflow", f"{name} can't be read: {error}") from error
+    stored = parse_document(StoredRun, text, name, operation="workflow")
     if (stored.run.id, stored.execution, stored.run.policy_sha256) != (engine.run, engine.execution, engine.policy_sha256):
         raise _refused(f"run {stored.run.id} of {stored.execution} isn't the run that called, {engine.run} of {engine.execution}")
     return stored
