@@ -14,7 +14,7 @@ from fakes.builders import DAY, HOUR, NOW, TARGET
 from fakes.fake_deployment import POLICY, FakeDeployment, finding_of, jumped_places, policy, standing_holds
 from fakes.judged_cases import case
 from reaper.case import Case
-from reaper.finding import Step
+from reaper.finding import Finding, Step
 from reaper.limits import hold_over_limits
 from reaper.model import Mode, Result, StepName
 from reaper.pending import holds
@@ -90,10 +90,10 @@ def test_max_share_holds_its_own_kind_in_that_account():
 
 def limited(cases: list[Case], limits: Limits, counts: Any = None) -> list[Step]:
     keys = {holds.account_key(c.resource.target) for c in cases} | {ALL_ACCOUNTS}
-    planned = [(c, Step(name=StepName.STOP, because="due")) for c in cases]
+    due = [Finding(case=c, step=Step(name=StepName.STOP, because="due"), record_version=1) for c in cases]
     scope = RunScope(run="r", now=NOW, read_places=frozenset())
     rows = {key: HoldRow() for key in keys}
-    return hold_over_limits(planned, {}, limits, rows, scope, counts or count_places(cases))[0]
+    return [f.step for f in hold_over_limits(due, limits, rows, scope, counts or count_places(cases))[0]]
 
 
 def test_the_runs_own_limit_holds_the_whole_run():
@@ -194,9 +194,8 @@ def test_a_run_reads_the_rows_of_all_its_accounts_in_one_request():
 
     deployment.ledger.read_rows = counted  # type: ignore[method-assign]
     deployment.sweep(Mode.ANNOUNCE)
-    assert [sorted(names) for names in requests] == [
-        [f"acted aws/{FIRST}", f"acted aws/{SECOND}", "hold", f"hold aws/{FIRST}", f"hold aws/{SECOND}"]
-    ]
+    about_limits = [sorted(names) for names in requests if "hold" in names]
+    assert about_limits == [[f"acted aws/{FIRST}", f"acted aws/{SECOND}", "hold", f"hold aws/{FIRST}", f"hold aws/{SECOND}"]]
 
 
 # --- the breaker over a run of several places

@@ -12,12 +12,8 @@ from fakes.records import an_act
 from reaper import handover, registry
 from reaper.aws.kinds.sagemaker_endpoint.scale_in import EndpointDetails, ScaleInPlan
 from reaper.calendars.terms import Hours
-<<<<<<< ours
 from reaper.case import Blocked, Case, Coverage, Evidence, Owner, Price
-=======
-from reaper.case import Blocked, Case, Coverage, Evidence, Outcome, Owner, Price, Step
 from reaper.errors import CloudError
->>>>>>> theirs
 from reaper.evidence import summarize
 from reaper.finding import Finding, Outcome, Step
 from reaper.handover import Acted, Decided, Observed

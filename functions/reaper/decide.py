@@ -321,7 +321,7 @@ def _note_open_targets(findings: Sequence[Finding], finished: Collection[Target]
     """The findings, once the ledger has the targets in which this run may act. If that fails, everything is on hold."""
     begun = {f.case.resource.target for f in findings if is_action(f)} if phase.run.mode.acts else set()
     closed = phase.open_targets.intersection(finished) - begun
-    if phase.ledger is None or not (closed or begun - phase.open_targets):
+    if phase.ledger is None or not (closed or begun):
         return findings
     try:
         # Another run that took a lease over relies on its target being there.

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from reaper.case import Case, Coverage, Price
-from reaper.model import ACTIONS, BudgetUse, HoldReason, NextAction, Pause, Result, Run, State, Status, StepName, Verdict
+from reaper.model import ACTIONS, BudgetUse, HoldReason, NextAction, Pause, Result, Run, State, Status, StepName, Time, Verdict
 from reaper.record import Notice, Protections, Record, Snooze
 from reaper.text import DOLLARS, Currency
 
@@ -59,10 +59,10 @@ class Announcement:
     """
 
     action: StepName
-    at: datetime
+    at: Time
     by_hours: bool = False
-    forced_at: datetime | None = None
-    then_at: datetime | None = None
+    forced_at: Time | None = None
+    then_at: Time | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,19 +88,19 @@ class Finding:
     step: Step
     outcome: Outcome = PLANNED
     judged: Verdict | None = None
-    idle_since: datetime | None = None
+    idle_since: Time | None = None
     idle_for: timedelta | None = None
     wasted_usd: float | None = None
     notice: Notice | None = None
-    due_at: datetime | None = None
+    due_at: Time | None = None
     announced: Announcement | None = None
-    rest_at: datetime | None = None
-    delete_at: datetime | None = None
+    rest_at: Time | None = None
+    delete_at: Time | None = None
     record_version: int | None = None
     snoozes: Protections = ()
     is_blocked: bool = False
     needs_summary: bool = False
-    on_hold_since: tuple[datetime, ...] = ()
+    on_hold_since: tuple[Time, ...] = ()
     next: NextAction | None = None
     could: NextAction | None = None
     host_share: Price | None = None

@@ -15,16 +15,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from reaper import registry
-<<<<<<< ours
 from reaper.case import Case, Coverage
 from reaper.finding import Finding, Outcome
-from reaper.ledger.rows import adapter
-from reaper.model import Resource, Run, Target
-=======
-from reaper.case import PLANNED, Case, Coverage, Outcome, Step
 from reaper.ledger.rows import adapter, parse_document, unreadable
-from reaper.model import NextAction, Resource, Run, Target, Time, Verdict
->>>>>>> theirs
+from reaper.model import Resource, Run, Target, Time
 from reaper.pending.holds import Breaker, KindInTarget
 from reaper.pending.unfinished import Unfinished
 
@@ -114,18 +108,11 @@ def load_observed(text: str, name: str = "the part") -> Observed:
         return replace(observed, cases=tuple(map(_with_details, observed.cases)))
 
 
-<<<<<<< ours
-def load_decided(text: str) -> Decided:
-    """What `dump` wrote of a Decided. Raises ValueError for anything else."""
-    decided: Decided = adapter(Decided).validate_json(text)
-    return replace(decided, findings=tuple(replace(f, case=_with_details(f.case)) for f in decided.findings))
-=======
 def load_decided(text: str, name: str = "the part") -> Decided:
     """What `dump` wrote of a Decided. Raises CloudError for anything else."""
     decided = parse_document(Decided, text, name, operation=OPERATION)
     with unreadable(name, operation=OPERATION):
-        return replace(decided, decisions=tuple(replace(d, case=_with_details(d.case)) for d in decided.decisions))
->>>>>>> theirs
+        return replace(decided, findings=tuple(replace(f, case=_with_details(f.case)) for f in decided.findings))
 
 
 def load_acted(text: str, name: str = "the part") -> Acted:

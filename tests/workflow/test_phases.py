@@ -12,12 +12,8 @@ import pytest
 from fakes.records import an_act
 from fakes.workflow_runs import folder_store
 from reaper import record_updates
-<<<<<<< ours
-from reaper.finding import Report
-=======
-from reaper.case import Report
 from reaper.errors import CloudError
->>>>>>> theirs
+from reaper.finding import Report
 from reaper.model import Mode, Result, Status, StepName, Target
 from reaper.notices.sending import NOTIFIED
 from reaper.pending import holds

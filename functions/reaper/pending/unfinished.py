@@ -52,13 +52,17 @@ def change_open_targets(
 ) -> None:
     """Take out the targets in which everything is settled and mailed, and add those with actions to come. Raises CloudError.
 
-    A target is noted before the first intent there. `known`: see `update_row`.
+    A target is noted before the first intent there, by version even if it is there: another run may be about to take it out. `known`: see `update_row`.
     """
 
     def changed(row: NamedRow) -> Mapping[str, str] | None:
         before = set(targets_in(row))
         after = (before - set(finished)) | set(begun)
-        return None if after == before else {DOCUMENT: document_of(tuple(sorted(map(target_text, after))), OPEN_TARGETS)}
+        return (
+            None
+            if after == before and not begun
+            else {DOCUMENT: document_of(tuple(sorted(map(target_text, after))), OPEN_TARGETS)}
+        )
 
     update_row(ledger, OPEN_TARGETS_ROW, changed, known=known)
 

@@ -123,20 +123,11 @@ def await_prompted(finding: Finding, tag_keys: Collection[str], horizon: timedel
     """What waits for the owner to stop a resource after a notice that counts; None if there is none, or if its autoscaling
     or its own idle shutdown may end it.
     """
-<<<<<<< ours
     case, notice = finding.case, finding.notice
     usd = max(0.0, round(finding.case.price.usd_per_hour - case.excess_usd_per_hour, 6)) if finding.case.price else None
     at = idle_period.last_notice_at(notice)
-    if case.verdict.state is not State.IDLE or case.resource.host_id or at is None or idle_period.is_about_hours(notice):
-=======
-    case, record = finding.case, finding.record or NO_RECORD
-    usd = max(0.0, round(finding.price.usd_per_hour - case.excess_usd_per_hour, 6)) if finding.price else None
-    at = idle_period.last_notice_at(record.notice)
     may_wait = case.verdict.state is State.IDLE and not case.resource.host_id and case.resource.stop_by != "native"
-    if not may_wait or at is None or usd == 0:
->>>>>>> theirs
-        return None
-    if usd == 0 or case.resource.stop_by == "native":
+    if not may_wait or at is None or usd == 0 or idle_period.is_about_hours(notice):
         return None
     return Saving(
         subject=subject_of(case, tag_keys),
