@@ -15,11 +15,11 @@ from fakes.fake_deployment import POLICY, FakeDeployment, finding_of, jumped_pla
 from fakes.judged_cases import case
 from reaper.case import Case
 from reaper.finding import Finding, Step
-from reaper.limits import hold_over_limits
+from reaper.limits import holds
+from reaper.limits.breaker import count_places
+from reaper.limits.caps import hold_over_limits
+from reaper.limits.holds import ALL_ACCOUNTS, HoldRow, LimitName, RunScope
 from reaper.model import Mode, Result, StepName
-from reaper.pending import holds
-from reaper.pending.holds import ALL_ACCOUNTS, HoldRow, LimitName, RunScope
-from reaper.planning.breaker import count_places
 from reaper.policy.schema import Limits, RunLimits
 
 FIRST, SECOND = TARGET.account, "222222222222"

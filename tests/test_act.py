@@ -16,9 +16,9 @@ from reaper.errors import CloudError, Reason
 from reaper.finding import Outcome
 from reaper.handover import Acted, Decided
 from reaper.ledger.lease import RunLeases
+from reaper.limits import holds
 from reaper.model import Mode, Result
 from reaper.observe import observe
-from reaper.pending import holds
 
 
 class Killed(BaseException):

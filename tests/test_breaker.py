@@ -11,9 +11,8 @@ from fakes.builders import DAY, HOUR, NOW, TARGET
 from fakes.fake_cloud import DENIED, STARTABLE
 from fakes.fake_deployment import POLICY, FakeDeployment, jumped_places, policy, standing_holds
 from fakes.judged_cases import case
+from reaper.limits import breaker, holds
 from reaper.model import State, StepName
-from reaper.pending import holds
-from reaper.planning import breaker
 from reaper.policy import office_hours
 
 KIND = "sagemaker-endpoint"

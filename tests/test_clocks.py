@@ -15,10 +15,10 @@ from fakes.judged_cases import case, move
 from fakes.records import a_record, an_act, known, open_targets
 from reaper import idle_period
 from reaper.case import Blocked
+from reaper.limits import holds
+from reaper.limits.holds import Breaker, Exceeded, Hold, HoldRow, LimitName, Release
 from reaper.model import AnnouncedAction, Mode, Result, State, StepName
 from reaper.notices.message import Audience
-from reaper.pending import holds
-from reaper.pending.holds import Breaker, Exceeded, Hold, HoldRow, LimitName, Release
 from reaper.pending.unfinished import change_open_targets
 from reaper.planning import dates
 from reaper.policy import office_hours

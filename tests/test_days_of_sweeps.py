@@ -16,9 +16,8 @@ from fakes.fake_cloud import STARTABLE
 from fakes.fake_deployment import POLICY, FakeDeployment, finding_of, jumped_places, policy, standing_holds
 from reaper.acting import restore
 from reaper.errors import CloudError
+from reaper.limits import acted, breaker, holds
 from reaper.model import Mode, Result, State, StepName
-from reaper.pending import acted, holds
-from reaper.planning import breaker
 
 KIND = "sagemaker-endpoint"
 ACCOUNT = holds.account_key(TARGET)

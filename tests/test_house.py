@@ -211,8 +211,7 @@ MAY_PLAN = {
     "reaper.acting.recheck": "the look right before an action",
     "reaper.notices.sending": "the outbox: what an accepted message changes",
     "reaper.pending.unfinished": "what earlier runs left, for decide",
-    "reaper.limits": "the next function over findings",
-    "reaper.conclude": "the run's statistics, for later limits",
+    "reaper.limits.applying": "the next function over findings",
 }
 
 
@@ -220,7 +219,6 @@ def test_mails_reports_and_savings_read_findings_and_plan_nothing():
     planners = {module: imports(module) & PLANNING for module in MODULES if module not in PLANNING}
     assert {module: found for module, found in planners.items() if found and module not in MAY_PLAN} == {}
     assert planners["reaper.notices.sending"] == {"reaper.planning.accepted"}
-    assert planners["reaper.conclude"] == {"reaper.planning.breaker"}
 
 
 def test_a_finding_has_fields_alone():

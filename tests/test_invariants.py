@@ -32,9 +32,10 @@ from reaper.acting.manifest import parse_manifest
 from reaper.errors import CloudError, Reason
 from reaper.finding import PLANNED, Report, Step
 from reaper.handover import Decided
+from reaper.limits import holds
 from reaper.model import Mode, Pause, Result, Status, StepName
 from reaper.notices.message import Message
-from reaper.pending import holds, stop_switch
+from reaper.pending import stop_switch
 
 GAMES, SOAK_GAMES, ROUNDS = 60, 300, 5
 """A round of games begins from one seed."""

@@ -16,10 +16,10 @@ from fakes.fake_deployment import FakeDeployment, finding_of, jumped_places, pol
 from fakes.judged_cases import case
 from fakes.records import a_record
 from reaper.errors import CloudError, Reason
+from reaper.limits import applying, holds
+from reaper.limits.holds import Breaker
 from reaper.model import ENDING_ACTIONS, NOTICES, AnnouncedAction, Ceiling, Mode, StepName
-from reaper.pending import holds
-from reaper.pending.holds import Breaker
-from reaper.planning import holding, possible_actions
+from reaper.planning import possible_actions
 from reaper.planning.standing import stand
 from reaper.policy import office_hours
 from reaper.record import NO_SNOOZES, Record
@@ -283,7 +283,7 @@ def test_a_jump_only_takes_actions_and_dated_notices_away(record: Record, breake
     judged = case(idle_for=idle_days * DAY, acts={StepName.STOP: None, StepName.DELETE: None}, action=Ceiling.STOP)
     judged = replace(judged, resource=replace(judged.resource, target=TARGET))
     before = stand(judged, record, NO_SNOOZES, NOW)
-    after = holding.after_jumps(before, (record, NO_SNOOZES), [breaker], NOW, acting=True)
+    after = applying.after_jumps(before, (record, NO_SNOOZES), [breaker], NOW, acting=True)
     assert after.step.name not in ENDING_ACTIONS or before.step.name in ENDING_ACTIONS
     if breaker.since and after.step.name in NOTICES:
         assert NOW - breaker.since >= timedelta(hours=48)
@@ -304,4 +304,4 @@ def test_a_jump_leaves_what_office_hours_decide(record: Record, breaker: Breaker
     hours = office_hours.parse_hours("mon-fri 07:00-19:00", "UTC")
     judged = case(hours=hours, acts={StepName.STOP: None}, action=Ceiling.STOP)
     before = stand(judged, record, NO_SNOOZES, NOW)
-    assert holding.after_jumps(before, (record, NO_SNOOZES), [breaker], NOW, acting=True) == before
+    assert applying.after_jumps(before, (record, NO_SNOOZES), [breaker], NOW, acting=True) == before

@@ -15,8 +15,7 @@ from reaper.model import Ceiling, State, StepName, Verdict
 from reaper.planning.accepted import after_notice
 from reaper.planning.dates import valid_notice_at
 from reaper.policy import office_hours
-from reaper.record import Claim, ManifestReference, Record, Snooze, Snoozes
-from reaper.record_updates import after_action
+from reaper.record import Claim, ManifestReference, Record, Snooze, Snoozes, after_action
 
 WARN = Step(name=StepName.WARN, because="idle")
 

@@ -20,8 +20,7 @@ from reaper.planning.accepted import after_action_mail, after_notice
 from reaper.planning.dates import action_due_at, earliest_action_at, hours_digest, valid_notice_at
 from reaper.planning.possible_actions import is_forced, may_start, strongest_action
 from reaper.policy import office_hours
-from reaper.record import ManifestReference, Record, Snooze
-from reaper.record_updates import after_action, after_undo, before_action, is_unfinished
+from reaper.record import ManifestReference, Record, Snooze, after_action, after_undo, before_action, is_unfinished
 
 BOTH = {StepName.STOP: None, StepName.DELETE: None}
 RUNNING = {StepName.STOP: None, StepName.START: Blocked(because="it is running already", already_done=True)}

@@ -11,8 +11,8 @@ from fakes.fake_deployment import POLICY, FakeDeployment, finding_of, policy
 from reaper import handover
 from reaper.finding import Report
 from reaper.handover import Acted, Decided, Observed
+from reaper.limits import holds
 from reaper.model import Mode, Result, StepName
-from reaper.pending import holds
 from reaper.record import Snooze
 from reaper.run import HandedOver
 

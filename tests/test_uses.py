@@ -20,14 +20,14 @@ from reaper.assess import assess
 from reaper.evidence import is_recent
 from reaper.kind import Kind
 from reaper.ledger.unreached import read_hints
+from reaper.limits import holds
+from reaper.limits.breaker import count_places, places_with_known_share
+from reaper.limits.holds import PlaceCount
 from reaper.model import Mode, Resource, Role, State
 from reaper.observation import Observation, Reading, RecentSince, Series, Window
 from reaper.observing import cache, uses
 from reaper.observing.cache import ConfigurationCache
 from reaper.observing.uses import LastUse
-from reaper.pending import holds
-from reaper.pending.holds import PlaceCount
-from reaper.planning.breaker import count_places, places_with_known_share
 from reaper.prices import PriceBook
 from reaper.run import OpenRun
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from reaper import record_updates, registry
+from reaper import registry
 from reaper.calendars.resolve import calendar_rows
 from reaper.case import Coverage
 from reaper.coverage import add_failure_row, failure_row
@@ -24,6 +24,7 @@ from reaper.ledger.ledger import RETENTION, Ledger
 from reaper.ledger.opening import ensure_format
 from reaper.ledger.rows import remembered_ids
 from reaper.ledger.unreached import DOUBTED_ROW, UNREACHED_ROW, record_doubted, record_unreached
+from reaper.limits.breaker import record_statistics
 from reaper.model import NOTICES, Result, Run, State, StepName
 from reaper.notices.channels import delivery
 from reaper.notices.channels.delivery import Delivery
@@ -48,9 +49,8 @@ from reaper.notices.summary_mail import send_admin_summary
 from reaper.pending import intents
 from reaper.pending.intents import own_outcome
 from reaper.pending.unfinished import Unfinished, untold_finding
-from reaper.planning.breaker import record_statistics
 from reaper.policy import send_window
-from reaper.record import Record, act_of, snoozed_because
+from reaper.record import Record, act_of, is_interrupted, snoozed_because
 from reaper.report.run_report import finding_key, join_findings, run_coverage, run_report, with_record
 from reaper.savings.record import Sweep, record_savings
 from reaper.text import clean_line
@@ -241,8 +241,7 @@ def _must_wait(finding: Finding, mails: NoticeRound) -> bool:
         return False
     record, is_unread = finding.record or Record(), mails.recalled is None
     is_own = record.act is not None and record.act.run == mails.run.id
-    is_interrupted = is_own and record_updates.is_interrupted(record)
-    return is_interrupted or (is_unread and follow_up(finding) is not None)
+    return (is_own and is_interrupted(record)) or (is_unread and follow_up(finding) is not None)
 
 
 def _send_summaries(summaries: Mapping[str, Finding], notices: NoticeContext, mails: NoticeRound) -> list[Part]:

@@ -13,7 +13,7 @@ from datetime import datetime
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from reaper import __version__, handover, idle_period, plan, record_updates
+from reaper import __version__, handover, idle_period, plan
 from reaper.case import Case, Coverage, may_act
 from reaper.coverage import NOT_REACHED, RUNS, SKIPPED, add_failure_row, failure_row, own_row, target_of_row, with_replaced_rows
 from reaper.errors import CloudError, ReaperError
@@ -23,9 +23,12 @@ from reaper.ledger.lease import RunLeases
 from reaper.ledger.ledger import Ledger
 from reaper.ledger.opening import FORMAT_ROW, ensure_format
 from reaper.ledger.rows import NamedRow, Recalled, comparable_id, remembered_ids
+from reaper.limits import applying, breaker, holds
+from reaper.limits.applying import Known, Swept
+from reaper.limits.breaker import PlaceCounts
+from reaper.limits.holds import Breaker, KindInTarget, PlaceCount, RunScope
 from reaper.model import ACTIONS, ENDING_ACTIONS, Mode, Run, State, Status, StepName, Target
-from reaper.pending import holds, lost, plan_file, unfinished
-from reaper.pending.holds import Breaker, KindInTarget, PlaceCount, RunScope
+from reaper.pending import lost, plan_file, unfinished
 from reaper.pending.lost import StoredManifest
 from reaper.pending.plan_file import PlanFile
 from reaper.pending.recall import (
@@ -37,13 +40,11 @@ from reaper.pending.recall import (
     take_resource_leases,
 )
 from reaper.pending.unfinished import Unfinished
-from reaper.planning import breaker, coming, dates, holding
-from reaper.planning.breaker import PlaceCounts
-from reaper.planning.holding import Known, Swept
+from reaper.planning import coming, dates
 from reaper.planning.standing import stand, with_announcement
 from reaper.policy import owners, send_window
 from reaper.policy.schema import Policy
-from reaper.record import NO_RECORD, Record, Snoozes
+from reaper.record import NO_RECORD, Record, Snoozes, is_unfinished
 
 if TYPE_CHECKING:
     from reaper.acting.manifest import Archive
@@ -218,7 +219,7 @@ def _plan_resources(part: Observed, leases: RunLeases, phase: _Phase) -> _Part:
     recalled = recall_to_read(leased, leases.ledger, phase.now, phase.failures)
     if ids is None or recalled is None:
         return _left_alone(part.cases, LEDGER_UNREADABLE, phase.now)
-    open_ids = {id_ for id_, record in recalled.readable.items() if record_updates.is_unfinished(record)}
+    open_ids = {id_ for id_, record in recalled.readable.items() if is_unfinished(record)}
     is_open = {case.resource.id for case in leased if comparable_id(case.resource.id) in open_ids}
     return _joined(
         [
@@ -299,9 +300,9 @@ def _decided(whole: _Part, phase: _Phase) -> Decided:
         untold += tuple(each for one in left for each in (*one.untold, *one.untold_interrupted))
         finished |= {one.target for one in left if one.is_finished}
     findings, jumps, unusual = _apply_limits(whole, phase)
-    findings = holding.above_floor([_with_reminders(finding, phase) for finding in findings], policy, phase.run.mode)
+    findings = applying.above_floor([_with_reminders(finding, phase) for finding in findings], policy, phase.run.mode)
     if phase.opens_at:
-        findings = [holding.until_sent(finding, policy, phase.opens_at) for finding in findings]
+        findings = [applying.until_sent(finding, policy, phase.opens_at) for finding in findings]
     findings = _note_open_targets(findings, finished, phase)
     return Decided(
         run=phase.run,
@@ -330,7 +331,7 @@ def _note_open_targets(findings: Sequence[Finding], finished: Collection[Target]
     except CloudError as error:
         phase.failures.append(failure_row("ledger", error))
         because = f"the targets with actions couldn't be written: {error}"
-        return [holding.without_action(finding, because) for finding in findings]
+        return [applying.without_action(finding, because) for finding in findings]
     return findings
 
 
@@ -354,11 +355,11 @@ def _apply_limits(whole: _Part, phase: _Phase) -> tuple[Sequence[Finding], tuple
         notices_only=phase.context.notices_only,
     )
     try:
-        findings, rows = holding.apply_limits(whole.findings, whole.known, swept, phase.ledger)
+        findings, rows = applying.apply_limits(whole.findings, whole.known, swept, phase.ledger)
     except CloudError as error:
         because = f"the holds and the usual idle shares couldn't be read or written: {error}"
         phase.failures.append(failure_row("ledger", error))
-        held = [holding.held_while_unknown(finding, because, phase.now, acting=phase.announces) for finding in whole.findings]
+        held = [applying.held_while_unknown(finding, because, phase.now, acting=phase.announces) for finding in whole.findings]
         return held, (), whole.places.keys()
     jumps = tuple(chain.from_iterable(row.jumps for row in rows.values()))
     return findings, jumps, {jump.place for jump in jumps}

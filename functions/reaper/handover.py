@@ -18,8 +18,8 @@ from reaper import registry
 from reaper.case import Case, Coverage
 from reaper.finding import Finding, Outcome
 from reaper.ledger.rows import adapter, parse_document, unreadable
+from reaper.limits.holds import Breaker, KindInTarget
 from reaper.model import Resource, Run, Target, Time
-from reaper.pending.holds import Breaker, KindInTarget
 from reaper.pending.unfinished import Unfinished
 
 OPERATION = "workflow"

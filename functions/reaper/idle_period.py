@@ -94,11 +94,6 @@ def has_ended(case: Case, record: Record, since: datetime, now: datetime) -> boo
     return any(end > since for end in [*idle_period_ends(case, record), *([called_at] if called_at else [])])
 
 
-def is_about_hours(notice: Notice | None) -> bool:
-    """Whether the last notice was about office hours, which apply whether it is used or idle."""
-    return notice is not None and notice.action is AnnouncedAction.HOURS
-
-
 def without_wrong_notice(case: Case, record: Record, now: datetime) -> Record:
     """The record without its notice if this look proves use in an hour that the notice called idle. Its addressee is then owed a message.
 

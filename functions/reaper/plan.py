@@ -28,7 +28,7 @@ from reaper.planning.dates import (
 from reaper.planning.possible_actions import is_forced, is_unconfirmed, may_start, strongest_action, was_stopped_by_reaper
 from reaper.planning.valid_notice import without_void_notice
 from reaper.policy import office_hours
-from reaper.record import Notice, Record, Snoozes, is_snoozed, snooze_sentence
+from reaper.record import Notice, Record, Snoozes, is_about_hours, is_snoozed, snooze_sentence
 from reaper.words import ago_text, frozen_because, plain_participle
 
 
@@ -166,7 +166,7 @@ def _notice_step(case: Case, record: Record, now: datetime, acting: bool) -> Ste
         notes = "".join(f"; {note}" for note in case.rule.notes)
         return Step(name=StepName.WARN, because=f"idle for more than {idle_for} under {case.rule.name}{notes}")
     reminder_at, told = next_reminder_at(case, last), f"the owner was notified {ago_text(last, now)}"
-    is_daily = is_stopped_by_hours(case) and not idle_period.is_about_hours(record.notice)  # idle every evening
+    is_daily = is_stopped_by_hours(case) and not is_about_hours(record.notice)  # idle every evening
     if action is None and is_daily and last <= now < reminder_at:
         return _no_step(f"{told} and will be notified again in {format_duration(reminder_at - now)}")
     what, due = plain_participle(case.resource, action) if action else "", action_due_at(case, record, now) if action else None

@@ -13,9 +13,10 @@ from fakes.fake_cloud import FakeResource
 from fakes.fake_deployment import POLICY, FakeDeployment, due, only, policy
 from reaper.errors import CloudError, Reason
 from reaper.finding import Finding
+from reaper.limits import holds
 from reaper.model import AnnouncedAction, Mode, Result, StepName
 from reaper.notices.message import Audience
-from reaper.pending import holds, plan_file
+from reaper.pending import plan_file
 from reaper.record import Record, Snooze
 from reaper.settings import Settings
 

@@ -17,10 +17,11 @@ from reaper.acting import restore
 from reaper.acting.contract import ActionFunctions, UndoResult
 from reaper.errors import CloudError, Interrupted, Reason
 from reaper.handover import Acted, Decided
+from reaper.limits import holds
+from reaper.limits.holds import Breaker, HoldRow
 from reaper.model import Mode, Pause, Result, StepName
 from reaper.notices.message import Audience
-from reaper.pending import holds, stop_switch
-from reaper.pending.holds import Breaker, HoldRow
+from reaper.pending import stop_switch
 from reaper.pending.unfinished import change_open_targets
 
 

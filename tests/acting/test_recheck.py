@@ -12,8 +12,7 @@ from fakes.records import an_act
 from reaper.errors import CloudError, Reason
 from reaper.finding import Outcome
 from reaper.model import Result, StepName
-from reaper.record import SideChange, Snooze
-from reaper.record_updates import before_action
+from reaper.record import SideChange, Snooze, before_action
 
 
 @pytest.fixture

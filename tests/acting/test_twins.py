@@ -9,12 +9,11 @@ import pytest
 from fakes.builders import NOW, TARGET
 from fakes.memory_ledger import InMemoryLedger
 from fakes.records import an_act
-from reaper import record_updates
 from reaper.acting.permit import CallPermit
 from reaper.errors import ActionWithdrawn
 from reaper.model import Resource, StepName
 from reaper.pending import intents
-from reaper.record import NO_SNOOZES, Act, ManifestReference, Record
+from reaper.record import NO_SNOOZES, Act, ManifestReference, Record, before_action
 
 RESOURCE = Resource(kind="yard", id="id-1", name="churn", target=TARGET, region="", created=NOW)
 
@@ -25,7 +24,7 @@ def intent_at(ledger: InMemoryLedger, microseconds: int) -> tuple[Act, bool]:
     before = Record()
     manifest = ManifestReference(address="manifest-1", sha256="f" * 64)
     act = an_act(StepName.STOP, now, "run-1", id=RESOURCE.id, manifest=manifest)
-    written = record_updates.before_action(before, act)
+    written = before_action(before, act)
     return act, ledger.write_record(RESOURCE.id, written, before.version, now)
 
 

@@ -21,13 +21,13 @@ from reaper.finding import Finding, Report
 from reaper.kind import Kind
 from reaper.ledger.lease import RunLeases
 from reaper.ledger.ledger import Ledger
+from reaper.limits import holds
+from reaper.limits.holds import Hold, KindInTarget
 from reaper.model import Mode, Run, StepName, Target
 from reaper.notices.channels.delivery import OpenChannel
 from reaper.notices.context import ConcludeContext
 from reaper.notices.message import Audience, Message
 from reaper.observe import ObserveContext
-from reaper.pending import holds
-from reaper.pending.holds import Hold, KindInTarget
 from reaper.pending.plan_file import PlanFile
 from reaper.policy.parse import parse_policy
 from reaper.policy.schema import Policy

@@ -18,12 +18,13 @@ from reaper.ledger.forget import CHANGED, FORGOTTEN, forget_address
 from reaper.ledger.ledger import Ledger
 from reaper.ledger.rows import HistoryEntry, comparable_id
 from reaper.ledger.store import AtVersion, Category, Row
+from reaper.limits import holds
+from reaper.limits.holds import ALL_ACCOUNTS, Release
 from reaper.model import Pause
 from reaper.notices.channels import folder
 from reaper.notices.channels.delivery import ChannelContext
 from reaper.notices.message import Audience, Message
-from reaper.pending import holds, stop_switch
-from reaper.pending.holds import ALL_ACCOUNTS, Release
+from reaper.pending import stop_switch
 from reaper.policy.channel_settings import Folder
 from reaper.record import ManifestReference, Record, Snooze
 

@@ -24,11 +24,11 @@ from reaper.decide import decide
 from reaper.errors import CloudError, Reason
 from reaper.finding import Report
 from reaper.ledger.forget import forget_address
+from reaper.limits import holds
 from reaper.model import Mode, StepName
 from reaper.notices.channels.delivery import OpenChannel
 from reaper.notices.message import Audience, Message
 from reaper.observe import observe
-from reaper.pending import holds
 from reaper.record import Record, Snoozes
 from reaper.report import json as report_json
 from reaper.run import run_phases

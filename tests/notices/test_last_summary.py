@@ -13,11 +13,11 @@ from reaper.case import Coverage
 from reaper.errors import CloudError, Reason
 from reaper.ledger.rows import NamedRow
 from reaper.ledger.store import Category, Key
+from reaper.limits import holds
 from reaper.model import Mode, Status, StepName
 from reaper.notices import summary_mail
 from reaper.notices.admin_summary import MAX_HOLD_KEYS, OnHold, topics, urgent_topics
 from reaper.notices.message import Audience
-from reaper.pending import holds
 
 OTHER = "222222222222"
 MANY = [f"arn:aws:sagemaker:us-east-1:123456789012:endpoint/e-{n}" for n in range(20_000)]

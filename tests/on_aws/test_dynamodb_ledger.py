@@ -15,8 +15,9 @@ from reaper.errors import CloudError, Reason, SettingsError
 from reaper.ledger import opening
 from reaper.ledger.ledger import RETENTION, Ledger
 from reaper.ledger.rows import HistoryEntry
+from reaper.limits import holds
 from reaper.model import UNTIL_RESUMED, Target
-from reaper.pending import holds, stop_switch
+from reaper.pending import stop_switch
 from reaper.record import Record, Snooze
 from reaper_sandbox.aws import fault, reply
 from reaper_sandbox.aws.call import Call

@@ -11,7 +11,7 @@ import pytest
 
 from fakes.memory_ledger import InMemoryLedger
 from on_azure.conftest import DEPLOYMENT, NOW
-from reaper import record_updates, registry
+from reaper import registry
 from reaper.acting.contract import (
     NOTHING_EARLIER,
     ActionFunctions,
@@ -29,7 +29,7 @@ from reaper.azure.session import CloudSession
 from reaper.case import Blocked
 from reaper.errors import ActionWithdrawn, CloudError
 from reaper.model import Resource, StepName
-from reaper.record import NO_RECORD, NO_SNOOZES, Act, act_of
+from reaper.record import NO_RECORD, NO_SNOOZES, Act, act_of, before_action
 from reaper_sandbox.azure.server import Server
 
 
@@ -77,7 +77,7 @@ class PreparedAction:
     def permit(self) -> CallPermit:
         """The real permit, over a ledger in which nothing happens."""
         ledger, one = InMemoryLedger(), self.resource
-        ledger.write_record(one.id, record_updates.before_action(NO_RECORD, self.act), 0, NOW)
+        ledger.write_record(one.id, before_action(NO_RECORD, self.act), 0, NOW)
         return CallPermit(
             resource=one,
             snoozes=NO_SNOOZES,

@@ -13,13 +13,12 @@ from fakes.builders import DAY, HOUR, NOW, TARGET
 from fakes.fake_cloud import STARTABLE
 from fakes.fake_deployment import POLICY, FakeDeployment, finding_of, policy, standing_holds
 from fakes.memory_ledger import InMemoryLedger
-from reaper import limits
 from reaper.case import Coverage
 from reaper.errors import CloudError, Reason
 from reaper.ledger.ledger import MAX_TRIES
+from reaper.limits import caps, holds
+from reaper.limits.holds import Breaker, Exceeded, Hold, HoldRow, LimitName, Release, RunScope
 from reaper.model import Mode, Result, Status, StepName
-from reaper.pending import holds
-from reaper.pending.holds import Breaker, Exceeded, Hold, HoldRow, LimitName, Release, RunScope
 
 EAST, WEST = ("aws/123456789012/us-east-1", "aws/123456789012/eu-west-1")
 KIND = "sagemaker-endpoint"
@@ -152,21 +151,21 @@ def test_a_hold_covers_only_what_was_read():
     read = holds.read_places([row("us-east-1", Status.OK), row("eu-west-1", Status.DENIED), row("ap-south-1", Status.FAILED)])
     assert read == {(EAST, KIND)}
     look = RunScope(run="r", now=NOW, read_places=read)
-    standing = limits.rows_with_holds(EMPTY, TOO_MANY, look)
-    assert limits.rows_with_holds(standing, {}, look) == EMPTY
+    standing = caps.rows_with_holds(EMPTY, TOO_MANY, look)
+    assert caps.rows_with_holds(standing, {}, look) == EMPTY
 
 
 def test_a_run_that_missed_a_place_does_not_end_its_hold():
     everywhere = frozenset((target, kind) for target in (EAST, WEST) for kind in (KIND, "sagemaker-notebook"))
     look = RunScope(run="r", now=NOW, read_places=everywhere)
     missed = replace(look, read_places=look.read_places - {(EAST, KIND)})
-    standing = limits.rows_with_holds(EMPTY, TOO_MANY, look)
-    assert limits.rows_with_holds(standing, {}, missed) == standing
-    assert limits.rows_with_holds(standing, {}, look) == EMPTY
-    never_read = limits.rows_with_holds(EMPTY, TOO_MANY, missed)
-    assert limits.rows_with_holds(never_read, {}, missed) == EMPTY
-    widened = limits.rows_with_holds(never_read, TOO_MANY, replace(look, read_places=frozenset({(EAST, KIND)})))
-    assert limits.rows_with_holds(widened, {}, missed) == widened
+    standing = caps.rows_with_holds(EMPTY, TOO_MANY, look)
+    assert caps.rows_with_holds(standing, {}, missed) == standing
+    assert caps.rows_with_holds(standing, {}, look) == EMPTY
+    never_read = caps.rows_with_holds(EMPTY, TOO_MANY, missed)
+    assert caps.rows_with_holds(never_read, {}, missed) == EMPTY
+    widened = caps.rows_with_holds(never_read, TOO_MANY, replace(look, read_places=frozenset({(EAST, KIND)})))
+    assert caps.rows_with_holds(widened, {}, missed) == widened
 
 
 def test_places_read_in_part_count_but_not_those_of_another_run():

@@ -11,12 +11,11 @@ from fakes.builders import DAY, HOUR, TARGET
 from fakes.failing_ledger import FailingLedger
 from fakes.fake_deployment import FakeDeployment, only, stopped
 from fakes.records import an_act, open_targets
-from reaper import record_updates
 from reaper.errors import CloudError, Reason
 from reaper.model import Mode, Result, Status, StepName
 from reaper.notices.message import Audience
 from reaper.pending.unfinished import change_open_targets
-from reaper.record import ManifestReference, Snooze
+from reaper.record import ManifestReference, Snooze, before_action
 
 ELSEWHERE = ["eu-west-1"]
 LEFT = replace(TARGET, region="us-east-1")
@@ -76,7 +75,7 @@ def test_an_open_action_is_closed_and_told_as_unknown(deployment: FakeDeployment
         owner="ann@example.com",
         manifest=ManifestReference(address="s3://manifests/m", sha256="f" * 64),
     )
-    assert deployment.ledger.write_record(id_, record_updates.before_action(record, begun), record.version, now)
+    assert deployment.ledger.write_record(id_, before_action(record, begun), record.version, now)
     change_open_targets(deployment.ledger, [], [LEFT])
     deployment.channel.messages.clear()
     report = sweep_elsewhere(deployment, hours=6)

@@ -13,11 +13,10 @@ import pytest
 from fakes.builders import DAY, HOUR, NOW
 from fakes.records import a_record, an_act
 from fakes.snooze_requests import ID, KEYS, VISIT, Page, look, send, visit_of
-from reaper import record_updates
 from reaper.ledger import opening
 from reaper.ledger.ledger import Ledger
 from reaper.model import AnnouncedAction, Result, State, StepName
-from reaper.record import Record, SideChange
+from reaper.record import Record, SideChange, after_undo, before_action, closed_unknown, with_result
 from reaper.snooze import pages
 from reaper.snooze.request import Reply
 from reaper.snooze.token import sign_link
@@ -50,12 +49,12 @@ def write(ledger: Ledger, record: Record, id: str = ID) -> None:
 
 def begun(action: StepName = StepName.STOP, **fields: Any) -> Record:
     """The record once the action was begun."""
-    return record_updates.before_action(WARNED, an_act(action, LATER, **{"id": ID, "name": "churn", **fields}))
+    return before_action(WARNED, an_act(action, LATER, **{"id": ID, "name": "churn", **fields}))
 
 
 def done(action: StepName = StepName.STOP, because: str = SCALED_IN, part: str | None = None, **fields: Any) -> Record:
     """The record of an action that was carried out, and whose owner knows of it."""
-    record = record_updates.with_result(begun(action, **fields), Result.DONE, because, part)
+    record = with_result(begun(action, **fields), Result.DONE, because, part)
     return replace(record, act=replace(record.act, told_at=LATER))
 
 
@@ -180,8 +179,8 @@ def test_of_several_the_done_one_is_unticked_and_out_of_the_sum(ledger: Ledger):
     ("record", "sentence"),
     [
         pytest.param(begun(changes=(SideChange(what="m", before=2, ours=1),)), "May have been scaled in", id="no result"),
-        pytest.param(record_updates.closed_unknown(begun()), "May have been scaled in", id="closed"),
-        pytest.param(record_updates.closed_unknown(begun(StepName.DELETE)), "May have been deleted", id="a delete"),
+        pytest.param(closed_unknown(begun()), "May have been scaled in", id="closed"),
+        pytest.param(closed_unknown(begun(StepName.DELETE)), "May have been deleted", id="a delete"),
     ],
 )
 def test_an_unknown_result_is_for_the_admins(ledger: Ledger, record: Record, sentence: str):
@@ -195,12 +194,10 @@ def test_an_unknown_result_is_for_the_admins(ledger: Ledger, record: Record, sen
 @pytest.mark.parametrize(
     "record",
     [
-        pytest.param(record_updates.after_undo(done(), NOW - HOUR), id="restored"),
+        pytest.param(after_undo(done(), NOW - HOUR), id="restored"),
+        pytest.param(replace(with_result(begun(), Result.REFUSED, "it was put back"), called_at=NOW - HOUR), id="put back"),
         pytest.param(
-            replace(record_updates.with_result(begun(), Result.REFUSED, "it was put back"), called_at=NOW - HOUR), id="put back"
-        ),
-        pytest.param(
-            replace(record_updates.with_result(begun(StepName.START), Result.DONE, "it is starting"), called_at=NOW - HOUR),
+            replace(with_result(begun(StepName.START), Result.DONE, "it is starting"), called_at=NOW - HOUR),
             id="started again",
         ),
     ],

@@ -14,13 +14,13 @@ from reaper.aws.functions.event import AlarmedEndpoint
 from reaper.coverage import OWN
 from reaper.finding import Report
 from reaper.ledger.unreached import UNREACHED_ROW
+from reaper.limits import holds
+from reaper.limits.holds import Breaker, HoldRow, row_columns
 from reaper.model import Mode, StepName, Target
 from reaper.notices.summary_mail import SUMMARY_ROW
-from reaper.pending import holds
-from reaper.pending.holds import Breaker, HoldRow, row_columns
 from reaper.pending.unfinished import change_open_targets
 from reaper.policy.file import load_policy
-from reaper.record import Record
+from reaper.record import Record, before_action
 from reaper_sandbox.aws.account import Account
 from workflow.conftest import DAY, NOW, Scene
 
@@ -177,11 +177,10 @@ def test_an_audit_deployment_only_looks(scene: Scene):
 
 @pytest.mark.parametrize("days", [0, 2])
 def test_an_open_action_is_left_to_the_scheduled_run(due: Scene, days: int):
-    from reaper import record_updates
 
     arn, now = Account(due.server).arn("endpoint/quiet-us-east-1"), due.server.now
     record = due.ledger.record(arn, now)
-    begun = record_updates.before_action(record, an_act(StepName.STOP, now, "a run that died", id=arn))
+    begun = before_action(record, an_act(StepName.STOP, now, "a run that died", id=arn))
     assert due.ledger.write_record(arn, begun, record.version, now)
     due.later(days=days)
     ran = alarm_run(due, alarmed())

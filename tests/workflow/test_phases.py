@@ -11,14 +11,14 @@ import pytest
 
 from fakes.records import an_act
 from fakes.workflow_runs import folder_store
-from reaper import record_updates
 from reaper.errors import CloudError
 from reaper.finding import Report
+from reaper.limits import holds
+from reaper.limits.holds import Exceeded, Hold, LimitName
 from reaper.model import Mode, Result, Status, StepName, Target
 from reaper.notices.sending import NOTIFIED
-from reaper.pending import holds
-from reaper.pending.holds import Exceeded, Hold, LimitName
 from reaper.policy.file import load_policy
+from reaper.record import before_action
 from reaper.run import run
 from reaper.workflow.store import ACT_ITEMS, DECIDED
 from reaper_sandbox.aws.account import Account
@@ -153,7 +153,7 @@ def test_a_repeated_decide_leaves_open_actions_of_its_run_open(due: Scene):
     run_id, now = due.workflow.decided(), due.server.now
     resource_id = Account(due.server, region=REGIONS[0]).arn(f"endpoint/quiet-{REGIONS[0]}")
     record = due.ledger.record(resource_id, now)
-    begun = record_updates.before_action(record, an_act(StepName.STOP, now, run_id, id=resource_id))
+    begun = before_action(record, an_act(StepName.STOP, now, run_id, id=resource_id))
     assert due.ledger.write_record(resource_id, begun, record.version, now)
     (due.home / "runs" / run_id / DECIDED).unlink()
     due.workflow.decide(run_id)

@@ -8,10 +8,10 @@ from datetime import datetime, timedelta
 import pytest
 
 from fakes.records import an_act
-from reaper import record_updates
 from reaper.errors import CloudError, ConcludeTakenOver
 from reaper.finding import Report
 from reaper.model import Result, StepName
+from reaper.record import before_action
 from reaper.workflow import lease
 from reaper.workflow.lease import RunLease
 from reaper.workflow.store import ACT_ITEMS
@@ -34,7 +34,7 @@ def begin(scene: Scene, run_id: str, region: str, *, made: bool) -> None:
     account = Account(scene.server, region=region)
     resource_id, now = account.arn(f"endpoint/quiet-{region}"), scene.server.now
     record = scene.ledger.record(resource_id, now)
-    begun = record_updates.before_action(record, an_act(StepName.STOP, now, run_id, id=resource_id))
+    begun = before_action(record, an_act(StepName.STOP, now, run_id, id=resource_id))
     assert scene.ledger.write_record(resource_id, begun, record.version, now)
     if made:
         account.contents.endpoints[f"quiet-{region}"].variants[0].count = 1

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from reaper import record_updates
 from reaper.acting import recheck
 from reaper.acting.contract import HalfDone, Manifest
 from reaper.acting.interruption import put_back
@@ -25,7 +24,7 @@ from reaper.ledger.rows import HistoryEntry, Recalled, comparable_id, host_ids
 from reaper.model import ENDING_ACTIONS, Resource, Result, Run, StepName
 from reaper.pending import intents, lost
 from reaper.pending.intents import NOT_KNOWN
-from reaper.record import Act, ManifestReference, Record, act_of
+from reaper.record import Act, ManifestReference, Record, act_of, before_action, with_result
 from reaper.words import plain_participle
 
 GONE = Outcome(result=Result.DONE, because="it no longer exists", already_done=True)
@@ -179,7 +178,7 @@ def _record_intent(manifest: Manifest, resource: Resource, record: Record, task:
     begun = replace(intent, manifest=stored, created=resource.created, changes=task.functions.side_changes(manifest))
     because = "its ledger record changed a moment ago, and it may be snoozed"
     try:  # whatever happens here, a write may have taken effect although its reply was lost
-        if ledger.write_record(resource.id, record_updates.before_action(record, begun), record.version, now):
+        if ledger.write_record(resource.id, before_action(record, begun), record.version, now):
             return begun
     except CloudError as error:
         because = f"the ledger couldn't be written before the action: {error}"
@@ -194,7 +193,7 @@ def _perform(permit: CallPermit, manifest: Manifest, task: Task) -> Outcome:
     except (ActionWithdrawn, CloudError) as error:
         return _after_failure(error, permit, task)
     outcome = Outcome(result=Result.DONE, because=result.because, part_done=result.part_done, begun=True)
-    known = replace(record_updates.before_action(permit.before, permit.act), version=permit.before.version + 1)
+    known = replace(before_action(permit.before, permit.act), version=permit.before.version + 1)
     return _record_result(outcome, permit.act, task, known)
 
 
@@ -264,7 +263,7 @@ def _record_result(outcome: Outcome, act: Act, task: Task, known: Record | None 
     is_told = done and is_in_weekly_summary(task.finding.case, task.action)
 
     def change(record: Record) -> Record:
-        settled = record_updates.with_result(record, outcome.result, because, outcome.part_done)
+        settled = with_result(record, outcome.result, because, outcome.part_done)
         told = settled.act and replace(settled.act, told_at=now if is_told else None)
         return replace(settled, act=told, called_at=now)
 

@@ -11,7 +11,6 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from reaper import record_updates
 from reaper.acting.contract import ActionFunctions, HalfDone, PutBackResult
 from reaper.acting.task import OPERATION, ActContext, fresh_session
 from reaper.case import Coverage
@@ -22,7 +21,7 @@ from reaper.ledger.rows import HistoryEntry
 from reaper.model import Resource, StepName
 from reaper.pending import intents
 from reaper.pending.unfinished import Unfinished, unlisted_resource
-from reaper.record import Act, Record
+from reaper.record import Act, Record, is_interrupted, with_result
 from reaper.sessions import CloudSession
 
 PUT_BACK_WITHIN = timedelta(hours=24)
@@ -66,7 +65,7 @@ def _settle(named: Unfinished, context: ActContext) -> Unfinished | None:
     record = context.ledger.record(named.act.id, now)
     if record.act is None or record.lost_manifest or record_key(named.act.id).place != place_of(named.target):
         return None
-    if not (intents.is_same_intent(record, named.act) and record_updates.is_interrupted(record)):
+    if not (intents.is_same_intent(record, named.act) and is_interrupted(record)):
         return None
     found = replace(named, act=replace(record.act, id=named.act.id))
     if not context.leases.prolong(found.target):
@@ -94,7 +93,7 @@ def _closed(found: Unfinished, result: PutBackResult, context: ActContext) -> Un
     def close(record: Record) -> Record:
         if not intents.is_same_intent(record, act):
             return record
-        closed = record_updates.with_result(record, result.result, because)
+        closed = with_result(record, result.result, because)
         return replace(closed, called_at=now) if result.state in {HalfDone.PUT_BACK, HalfDone.LEFT} else closed
 
     record = update_record(context.ledger, act.id, close, now)

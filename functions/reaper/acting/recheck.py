@@ -8,7 +8,6 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
-from reaper import limits
 from reaper.acting.contract import NOTHING_EARLIER, Earlier
 from reaper.acting.manifest import Archive, previous_manifest
 from reaper.acting.task import Task, fresh_session
@@ -18,10 +17,11 @@ from reaper.errors import ActionWithdrawn, CloudError, Reason, errors_as_withdra
 from reaper.finding import Finding
 from reaper.ledger.ledger import Ledger, update_record, write_until_accepted
 from reaper.ledger.rows import Recalled, remembered_ids
+from reaper.limits import acted, caps, holds
 from reaper.model import ENDING_ACTIONS, Resource, Result, State, StepName
 from reaper.observation import Observation
 from reaper.observing.windows import observation_window, recent_since_by_id
-from reaper.pending import acted, holds, intents
+from reaper.pending import intents
 from reaper.pending.lost import half_done_because
 from reaper.planning import possible_actions
 from reaper.planning.standing import stand
@@ -143,7 +143,7 @@ def count_action(case: Case, known: holds.ReadRows, task: Task) -> None:
     def attempt() -> str | None:
         row, now = first.pop() if first else ledger.read_row(name), task.context.clock()
         before = acted.acted_from_columns(name, row.values, now)
-        because = limits.exceeded_by(case, before, task.context.policy.limits)
+        because = caps.exceeded_by(case, before, task.context.policy.limits)
         if because or ledger.write_row(name, acted.acted_columns(before, own), row.version):
             return because
         return None

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from reaper import record_updates, registry
+from reaper import registry
 from reaper.acting.contract import ActionFunctions, Manifest, UndoResult
 from reaper.acting.manifest import (
     Archive,
@@ -25,7 +25,7 @@ from reaper.ledger.ledger import RETENTION, Ledger, update_record
 from reaper.ledger.rows import RESTORED, HistoryEntry, comparable_id
 from reaper.model import StepName, Target
 from reaper.pending import lookup, lost
-from reaper.record import ManifestReference, Record
+from reaper.record import ManifestReference, Record, after_action, after_undo, closed_unknown, is_interrupted
 from reaper.text import did_you_mean
 
 if TYPE_CHECKING:
@@ -190,8 +190,8 @@ def _end_unfinished(resource_id: str, context: RestoreContext) -> None:
     now = context.clock()
 
     def end(record: Record) -> Record:
-        is_open = record_updates.is_interrupted(record)
-        return replace(record, called_at=now) if is_open else record_updates.closed_unknown(record)
+        is_open = is_interrupted(record)
+        return replace(record, called_at=now) if is_open else closed_unknown(record)
 
     update_record(context.ledger, resource_id, end, now)
 
@@ -237,10 +237,10 @@ def _record_undo(manifest: Manifest, address: str, undone: UndoResult, context: 
         record = record if undone.run_again else replace(record, lost_manifest=None)
         named = record.act.manifest if record.act else None
         if named and named.address == address and not undone.run_again:
-            return record_updates.after_undo(record, now)
-        if record_updates.is_interrupted(record):
-            record = record_updates.closed_unknown(record)
-        ended = record_updates.after_action(record)
+            return after_undo(record, now)
+        if is_interrupted(record):
+            record = closed_unknown(record)
+        ended = after_action(record)
         return replace(ended, called_at=now, act=ended.act and replace(ended.act, told_at=ended.act.told_at or now))
 
     try:

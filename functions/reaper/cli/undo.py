@@ -15,8 +15,8 @@ from reaper.cli.options import ExternalIdOption, current_time, parse_validity
 from reaper.cli.output import print_message, print_result
 from reaper.cli.places import current_user, ledger_label, open_ledger_to_write, session_opener
 from reaper.errors import Interrupted, SettingsError
+from reaper.limits.holds import ALL_ACCOUNTS, account_key
 from reaper.model import Target
-from reaper.pending.holds import ALL_ACCOUNTS, account_key
 from reaper.settings import Settings
 from reaper.text import count_noun
 
@@ -115,7 +115,7 @@ def release_holds(
 
     Uses the deployment's ledger: set REAPER_LEDGER (and REAPER_MANIFESTS for `apply`) to the deployment's values.
     """
-    from reaper.pending import holds
+    from reaper.limits import holds
 
     base = settings.from_env(os.environ)
     chosen = _released_accounts(account, every, base)

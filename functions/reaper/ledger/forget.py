@@ -16,8 +16,8 @@ from reaper.errors import CloudError, Reason
 from reaper.ledger.ledger import Ledger
 from reaper.ledger.rows import DOCUMENT, VALUE_PREFIX, HistoryEntry, Visit, document_of, parse_document, valid_version
 from reaper.ledger.store import AtVersion, Category, Row
+from reaper.limits.holds import HOLD_ROW, HoldRow
 from reaper.model import Pause
-from reaper.pending.holds import HOLD_ROW, HoldRow
 from reaper.pending.stop_switch import PAUSE_ROW
 from reaper.record import Record, Snooze
 

@@ -13,7 +13,8 @@ from hashlib import sha256
 
 from reaper.finding import Actions, Finding, Report, is_action, money_of
 from reaper.ledger.ledger import target_from_text
-from reaper.limits import RELEASE_ALL, account_text
+from reaper.limits.caps import RELEASE_ALL, account_text
+from reaper.limits.holds import ALL_ACCOUNTS, Breaker, kind_in_target
 from reaper.model import Result, Status, StepName
 from reaper.notices.chat_card import admin_card
 from reaper.notices.forecast import NoticeContext
@@ -30,7 +31,6 @@ from reaper.notices.item import (
 )
 from reaper.notices.message import MAX_SHORT_SUBJECT, MAX_SUBJECT, Audience, Message, render_mail
 from reaper.notices.owner_notice import notice_address
-from reaper.pending.holds import ALL_ACCOUNTS, Breaker, kind_in_target
 from reaper.pending.stop_switch import paused_sentence
 from reaper.prices import price_basis
 from reaper.report import summary

@@ -16,11 +16,11 @@ from reaper.ledger import opening
 from reaper.ledger.lease import RunLeases
 from reaper.ledger.ledger import Ledger
 from reaper.ledger.rows import Recalled
+from reaper.limits.holds import Breaker
 from reaper.model import Run, StepName
 from reaper.notices.channels.delivery import ChannelContext, Delivery, OpenChannel, open_channels, with_deployment_channels
 from reaper.notices.forecast import NoticeContext
 from reaper.notices.message import Audience
-from reaper.pending.holds import Breaker
 from reaper.policy import secret_grants
 from reaper.policy.channel_settings import Room
 from reaper.policy.schema import Policy

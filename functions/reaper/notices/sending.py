@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from reaper import idle_period, record_updates
+from reaper import idle_period
 from reaper.case import Coverage
 from reaper.coverage import failure_row, own_row
 from reaper.errors import CloudError, ReaperError, Reason
@@ -27,7 +27,7 @@ from reaper.notices.message import MAX_SUBJECT, Audience, Card, Message, is_deli
 from reaper.notices.owner_notice import owner_notices
 from reaper.pending import intents
 from reaper.planning import accepted
-from reaper.record import Act, Correction, Record, snoozed_because
+from reaper.record import Act, Correction, Record, after_action, snoozed_because, with_result
 from reaper.report.run_report import with_record
 from reaper.text import count_noun, format_time, tidy_line
 
@@ -188,7 +188,7 @@ def record_action_told(finding: Finding, act: Act, receipt: str, mails: NoticeRo
     def told(record: Record) -> Record:
         if not is_open and record.act and record.act.result is None and outcome.begun:  # the executor couldn't write it
             why = outcome.because or outcome.error or ""
-            record = record_updates.with_result(record, outcome.result, why, outcome.part_done)
+            record = with_result(record, outcome.result, why, outcome.part_done)
         record = accepted.after_action_mail(finding.case, record, action, receipt, now) if action else record
         told_run = record.told_run if is_open else act.run
         return replace(record, act=record.act and replace(record.act, told_at=now), told_run=told_run)
@@ -264,7 +264,7 @@ def _remember(finding: Finding, receipt: str | None, mails: NoticeRound) -> Part
         new = accepted.after_judging(judged, record, snoozes, mails.now, announces=announces)
         if receipt and finding.step.name in NOTICES:
             new = accepted.after_notice(finding.case, new, finding.step, receipt, accepted_at, acting=announces)
-        return record_updates.after_action(new) if finding.outcome.already_done else new
+        return after_action(new) if finding.outcome.already_done else new
 
     try:  # what is unreadable among the known raises, too
         snoozes = known.snoozes(resource)

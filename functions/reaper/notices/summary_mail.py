@@ -24,6 +24,7 @@ from reaper.errors import CloudError, ReaperError, Reason
 from reaper.finding import Report, is_action
 from reaper.ledger.ledger import update_row
 from reaper.ledger.rows import NamedRow, adapter, sortable_time
+from reaper.limits.holds import READ_STATUSES
 from reaper.model import Result
 from reaper.notices import admin_summary
 from reaper.notices.admin_summary import OnHold, mark_of
@@ -31,7 +32,6 @@ from reaper.notices.channels.delivery import ChannelContext, deliver, first_rece
 from reaper.notices.context import NoticeRound, Part, attempt
 from reaper.notices.forecast import NoticeContext
 from reaper.notices.sending import channel_failures
-from reaper.pending.holds import READ_STATUSES
 from reaper.policy.channel_settings import Acs, Sns
 from reaper.policy.schema import Owners
 from reaper.record import MAX_CLOCK_SKEW

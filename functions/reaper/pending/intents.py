@@ -11,13 +11,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime
 
-from reaper import record_updates
 from reaper.case import Case
 from reaper.finding import PLANNED, Outcome
 from reaper.ledger.ledger import Ledger, update_record
 from reaper.ledger.rows import Recalled, host_ids, remembered_ids
 from reaper.model import Resource, Result, StepName
-from reaper.record import Act, Record, Snoozes
+from reaper.record import Act, Record, Snoozes, after_action, is_unfinished
 
 NOT_KNOWN = "it isn't known whether the action was carried out"
 
@@ -29,7 +28,7 @@ def ids_with_hosts(cases: Iterable[Case]) -> list[str]:
 
 def open_on_host_because(resource: Resource, recalled: Recalled) -> str | None:
     """Why it must wait: an action of any run on its host is open."""
-    is_open = any(record_updates.is_unfinished(recalled.record(host_id)) for host_id in host_ids(resource))
+    is_open = any(is_unfinished(recalled.record(host_id)) for host_id in host_ids(resource))
     return "an action on its host isn't settled yet" if is_open else None
 
 
@@ -62,7 +61,7 @@ def take_back_intent(ledger: Ledger, act: Act, before: Record, now: datetime, *,
         if record.act is None or record.act.at != act.at:
             return record
         taken_back = replace(record, act=before.act, called_at=before.called_at)
-        return record_updates.after_action(taken_back) if gone else taken_back
+        return after_action(taken_back) if gone else taken_back
 
     update_intent(ledger, act, without_intent, now)
 

@@ -12,13 +12,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from hashlib import sha256
 
-from reaper import record_updates
 from reaper.case import Case
 from reaper.errors import CloudError, Reason
 from reaper.ledger.ledger import Ledger, update_record
 from reaper.ledger.rows import HistoryEntry, Recalled, comparable_id
 from reaper.pending import unfinished
-from reaper.record import Record
+from reaper.record import Record, is_interrupted
 
 BEGAN = "began"
 """In the history: a run was about to store the manifest of an action. It is written before that, and so is never missing by a crash."""
@@ -74,7 +73,7 @@ def _note_lost(resource_id: str, found: Sequence[StoredManifest], recalled: Reca
 
 def half_done_because(record: Record, run_id: str | None = None) -> str | None:
     """Why a resource with this record may only be started: an action may be half done, one of another run or one that the ledger doesn't know."""
-    if record.act and record.lost_manifest is None and record_updates.is_interrupted(record, run_id):
+    if record.act and record.lost_manifest is None and is_interrupted(record, run_id):
         return unfinished.interrupted_because(record.act)
     return (
         record.lost_manifest

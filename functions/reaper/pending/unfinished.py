@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
-from reaper import idle_period, record_updates
+from reaper import idle_period
 from reaper.case import Case, Owner
 from reaper.errors import CloudError, Reason
 from reaper.finding import Finding, Outcome, Step
@@ -19,7 +19,7 @@ from reaper.model import Ceiling, Resource, Result, Rule, State, StepName, Targe
 from reaper.pending import intents
 from reaper.planning import possible_actions
 from reaper.planning.standing import with_follow_ups
-from reaper.record import Act, Record
+from reaper.record import Act, Record, closed_unknown, is_interrupted, is_unfinished, left_stopped
 
 OPEN_TARGETS_ROW, OPEN_TARGETS = "open targets", tuple[TargetText, ...]
 """The named row with the targets that may have an action which isn't settled, or which its owner doesn't know of."""
@@ -103,7 +103,7 @@ class Settled:
     def is_finished(self) -> bool:
         """Whether nothing in the target is open or untold."""
         return not self.recalled.errors and not any(
-            is_untold(record) or record_updates.is_unfinished(record) for record in self.recalled.readable.values()
+            is_untold(record) or is_unfinished(record) for record in self.recalled.readable.values()
         )
 
 
@@ -116,22 +116,18 @@ def settle_target(
     is done about a record that is dated ahead, until that is past.
     """
     records = {id_: record for id_, record in recalled.readable.items() if not idle_period.dated_ahead_because(record, now)}
-    closing = [
-        id_
-        for id_, record in records.items()
-        if record_updates.is_unfinished(record, run_id) and not record_updates.is_interrupted(record)
-    ]
-    changed = {id_: update_record(ledger, id_, record_updates.closed_unknown, now, records[id_]) for id_ in closing}
+    closing = [id_ for id_, record in records.items() if is_unfinished(record, run_id) and not is_interrupted(record)]
+    changed = {id_: update_record(ledger, id_, closed_unknown, now, records[id_]) for id_ in closing}
     for id_, case in cases.items():
         if id_ in records and (act := records[id_].act) and possible_actions.is_left_stopped(case, records[id_]):
-            changed[id_] = intents.update_intent(ledger, act, record_updates.left_stopped, now)
+            changed[id_] = intents.update_intent(ledger, act, left_stopped, now)
     if changed:
         recalled = recalled.with_newer(ledger.recall(changed, now))
         records |= {id_: recalled.record(id_) for id_ in changed if not recalled.is_unreadable(id_)}
     interrupted, untold = [], []
     for id_, record in records.items():
         act = record.act and replace(record.act, id=cases[id_].resource.id if id_ in cases else record.act.id)
-        if act and record_updates.is_interrupted(record, run_id):
+        if act and is_interrupted(record, run_id):
             interrupted.append(Unfinished(target=target, act=act))
         elif act and act.run != run_id and is_untold(record):
             untold.append(Unfinished(target=target, act=act))

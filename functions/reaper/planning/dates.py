@@ -17,7 +17,7 @@ from reaper.case import Case, is_stopped_by_hours, may_act
 from reaper.model import Ceiling, StepName
 from reaper.planning.possible_actions import ACTION_STRENGTH, is_forced, is_proven_enough, manual_start_at, strongest_action
 from reaper.policy import office_hours
-from reaper.record import Notice, Record, Snoozes
+from reaper.record import Notice, Record, Snoozes, is_about_hours
 from reaper.words import notice_length
 
 FORCED_NOTICE = timedelta(hours=1)
@@ -106,14 +106,14 @@ def enrolled_since(case: Case, notice: Notice | None) -> datetime | None:
     hours = case.rule.hours
     if notice is None or hours is None or not is_stopped_by_hours(case) or case.rule.action.rank < Ceiling.STOP.rank:
         return None
-    is_enrolled = idle_period.is_about_hours(notice) and notice.hours == hours_digest(hours)
+    is_enrolled = is_about_hours(notice) and notice.hours == hours_digest(hours)
     return notice.warned_at if is_enrolled else None
 
 
 def next_summary_at(case: Case, notice: Notice | None, now: datetime) -> datetime | None:
     """When the weekly summary is due, or a void enrolment may be replaced; None without an enrolment, or if a wrong clock dated it far ahead."""
     last = idle_period.last_notice_at(notice)
-    if last is None or last > now + case.rule.remind_every or not idle_period.is_about_hours(notice):
+    if last is None or last > now + case.rule.remind_every or not is_about_hours(notice):
         return None
     return next_reminder_at(case, last)
 

@@ -11,7 +11,7 @@ from reaper.case import Case, may_act, may_keep_hours, wanted_actions
 from reaper.model import Ceiling, Confidence, Result, State, StepName, Verdict
 from reaper.policy import office_hours
 from reaper.policy.tags import tag_values
-from reaper.record import Act, Record, Snoozes, snoozed_because
+from reaper.record import Act, Record, Snoozes, is_about_hours, snoozed_because
 
 ACTION_STRENGTH: Mapping[str, int] = {StepName.STOP: 1, StepName.DELETE: 2}
 
@@ -40,7 +40,7 @@ def may_start(case: Case, record: Record, now: datetime) -> bool:
     and it is known to be unchanged since the hours began. What hours stopped is started in doubt, too.
     """
     hours, is_ours = case.rule.hours, was_stopped_by_reaper(case, record.act)
-    may_keep = may_keep_hours(case) or (is_ours and idle_period.is_about_hours(record.notice) and is_in_doubt(case))
+    may_keep = may_keep_hours(case) or (is_ours and is_about_hours(record.notice) and is_in_doubt(case))
     if hours is None or not may_keep or not _is_startable(case) or not office_hours.is_open(hours, now):
         return False
     opened, changed = office_hours.opened_today(hours, now), case.resource.changed
@@ -90,7 +90,7 @@ def is_left_stopped(case: Case, record: Record) -> bool:
         return False
     act = record.act
     is_ours = act is not None and act.action is StepName.STOP and act.result is Result.DONE and act.told_at is not None
-    return is_ours and idle_period.is_about_hours(record.notice) and _is_startable(case) and was_stopped_by_reaper(case, act)
+    return is_ours and is_about_hours(record.notice) and _is_startable(case) and was_stopped_by_reaper(case, act)
 
 
 def with_snooze(case: Case, snoozes: Snoozes, now: datetime) -> Case:

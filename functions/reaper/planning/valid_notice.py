@@ -15,7 +15,7 @@ from reaper.calendars.adding import add_length
 from reaper.case import Case, is_stopped_by_hours
 from reaper.model import AnnouncedAction, Ceiling, State
 from reaper.planning import dates, possible_actions
-from reaper.record import MAX_CLOCK_SKEW, Notice, Record, Snooze, Snoozes, is_recreated
+from reaper.record import MAX_CLOCK_SKEW, Notice, Record, Snooze, Snoozes, is_about_hours, is_recreated
 
 DATED_AHEAD = "it is dated ahead of this run's clock"
 Ends = Sequence[datetime | None]
@@ -33,7 +33,7 @@ def without_void_notice(
     because = void_because(case, record, snoozes, now, announces=announces, lapsed=lapsed)
     if not because or (because == DATED_AHEAD and idle_period.dated_ahead_because(record, now)):
         return record
-    if record.notice and idle_period.is_about_hours(record.notice):
+    if record.notice and is_about_hours(record.notice):
         return replace(record, notice=replace(record.notice, hours=idle_period.VOID_ENROLMENT))
     return replace(record, notice=None)
 
@@ -48,7 +48,7 @@ def void_because(
     """
     notice = record.notice
     last = idle_period.last_notice_at(notice)
-    sent = notice.warned_at if notice and idle_period.is_about_hours(notice) else last
+    sent = notice.warned_at if notice and is_about_hours(notice) else last
     if notice is None or last is None or sent is None:
         return None
     because = _taken_away_because(case, notice, sent, snoozes, now)
@@ -56,7 +56,7 @@ def void_because(
         because = _not_allowed_because(case, notice)
     # A resource with office hours is used every day, and one mail about it is enough for a while.
     by_hours = is_stopped_by_hours(case) and notice.action is None
-    if not because and not by_hours and not idle_period.is_about_hours(notice):
+    if not because and not by_hours and not is_about_hours(notice):
         because = _idle_period_over_because(case, record, sent, now)
         if notice.action is not None and any(at and at > sent for at in lapsed):
             because = "an idle share that had jumped is usual again"

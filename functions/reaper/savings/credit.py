@@ -20,7 +20,7 @@ from reaper.finding import Finding, is_done
 from reaper.idle_period import CONFIRM_WITHIN
 from reaper.model import ENDING_ACTIONS, BilledPart, Result, State, StepName, Target
 from reaper.policy.tags import tag_values
-from reaper.record import NO_RECORD, NO_SNOOZES, Record, Snooze
+from reaper.record import NO_RECORD, NO_SNOOZES, Record, Snooze, is_about_hours
 
 Parts = tuple[BilledPart, ...] | None
 
@@ -127,7 +127,7 @@ def await_prompted(finding: Finding, tag_keys: Collection[str], horizon: timedel
     usd = max(0.0, round(finding.case.price.usd_per_hour - case.excess_usd_per_hour, 6)) if finding.case.price else None
     at = idle_period.last_notice_at(notice)
     may_wait = case.verdict.state is State.IDLE and not case.resource.host_id and case.resource.stop_by != "native"
-    if not may_wait or at is None or usd == 0 or idle_period.is_about_hours(notice):
+    if not may_wait or at is None or usd == 0 or is_about_hours(notice):
         return None
     return Saving(
         subject=subject_of(case, tag_keys),

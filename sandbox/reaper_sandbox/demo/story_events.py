@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from reaper.pending import holds
+from reaper.limits import holds
 from reaper.text import format_time
 from reaper_sandbox.demo import story_fleet
 from reaper_sandbox.demo.story_world import StoryWorld

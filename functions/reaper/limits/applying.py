@@ -16,16 +16,15 @@ from datetime import UTC, datetime
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from reaper import limits, plan
+from reaper import plan
 from reaper.case import Blocked, Case, is_in_weekly_summary, may_act
 from reaper.finding import Finding, Step, judged_case
 from reaper.ledger.ledger import Ledger, write_until_accepted
+from reaper.limits import breaker, caps, holds
+from reaper.limits.breaker import PlaceCounts
+from reaper.limits.holds import QUIET_FOR, Breaker, HoldRows, KindInTarget, RunScope
 from reaper.model import ACTIONS, ENDING_ACTIONS, NOTICES, HoldReason, Mode, State, StepName, Target
 from reaper.notices.owner_notice import notice_address
-from reaper.pending import holds
-from reaper.pending.holds import QUIET_FOR, Breaker, HoldRows, KindInTarget, RunScope
-from reaper.planning import breaker
-from reaper.planning.breaker import PlaceCounts
 from reaper.planning.standing import stand
 from reaper.policy import office_hours, send_window
 from reaper.record import NO_RECORD, NO_SNOOZES, Record, Snooze, Snoozes
@@ -57,7 +56,7 @@ class Swept:
 
 def apply_limits(findings: Sequence[Finding], known: Known, swept: Swept, ledger: Ledger) -> tuple[Sequence[Finding], HoldRows]:
     """The findings after limits and jumps, once both are recorded, by version, and the rows with these. Raises CloudError."""
-    now, caps = swept.scope.now, swept.policy.limits
+    now, limits = swept.scope.now, swept.policy.limits
     decided = [f for f in findings if f.record_version is not None]
     cases, counts = [judged_case(f) for f in decided], breaker.count_places(f.case for f in decided)
     breaker.add_counts(counts, swept.others)
@@ -69,15 +68,15 @@ def apply_limits(findings: Sequence[Finding], known: Known, swept: Swept, ledger
         read = holds.read_hold_rows(ledger, swept.targets, now)
         if swept.notices_only:
             after = _after_jumps(findings, known, read.rows, swept)
-            return [limits.held_by_jumps(f, read.rows) for f in after], read.rows
+            return [caps.held_by_jumps(f, read.rows) for f in after], read.rows
         ended = breaker.ended_before(cases, chain.from_iterable(read.acted.values()), read.rows)
         scope = replace(swept.scope, acted=read.acted, idle=idle, ended=ended)
         idle_or_ended = breaker.with_ended(counts, ended, cases)
-        shares = breaker.usual_shares(ledger, breaker.places_that_may_jump(idle_or_ended, caps, read.rows), read.rows, now)
+        shares = breaker.usual_shares(ledger, breaker.places_that_may_jump(idle_or_ended, limits, read.rows), read.rows, now)
         rows: HoldRows = breaker.rows_with_jumps(idle_or_ended, swept.policy, shares, read.rows, scope)
         after = _after_jumps(findings, known, rows, swept)
         if swept.announces:
-            after, rows = limits.hold_over_limits(after, caps, rows, scope, counts)
+            after, rows = caps.hold_over_limits(after, limits, rows, scope, counts)
         rows = holds.with_held_accounts(rows)
         return (after, rows) if not swept.writes or holds.record_rows(ledger, rows, read) else None
 

@@ -17,8 +17,8 @@ from reaper.case import Case, Coverage, is_stopped_by_hours
 from reaper.coverage import target_of_row
 from reaper.ledger.ledger import Ledger, TargetText, target_text, update_row
 from reaper.ledger.rows import DOCUMENT, NamedRow, document_of, parse_document
+from reaper.limits.acted import ActedOn, acted_from_columns, acted_row
 from reaper.model import Status, Target, Time
-from reaper.pending.acted import ActedOn, acted_from_columns, acted_row
 from reaper.policy import office_hours
 from reaper.record import Snooze
 

@@ -1,8 +1,8 @@
 """Too many actions at once means none: caps by count, by share and by money, per account and over the run. Pure.
 
-Caps are of a day, not of a sweep: they count what is due and what runs of the last hours acted on (`pending.acted`). Over a cap, every stop
-and delete that it counts is on hold. Where the idle share of a place jumps (`planning.breaker`), so is every one there that no calendar asks
-for, and no notice of idleness goes out (`planning.holding`). They wait until a person runs `reaper release` or a later run is under the limit.
+Caps are of a day, not of a sweep: they count what is due and what runs of the last hours acted on (`acted`). Over a cap, every stop
+and delete that it counts is on hold. Where the idle share of a place jumps (`breaker`), so is every one there that no calendar asks
+for, and no notice of idleness goes out (`applying`). They wait until a person runs `reaper release` or a later run is under the limit.
 Over a cap notices still go out, and starts are never on hold.
 """
 
@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 
 from reaper.case import Case, is_stopped_by_hours
 from reaper.finding import Finding, Step
+from reaper.limits import holds
+from reaper.limits.acted import RECENT, ActedOn, acted_on, without
+from reaper.limits.breaker import PlaceCounts
+from reaper.limits.holds import ALL_ACCOUNTS, Exceeded, Hold, HoldRow, HoldRows, LimitName, RunScope
 from reaper.model import ENDING_ACTIONS, HoldReason, State, StepName, Target
-from reaper.pending import holds
-from reaper.pending.acted import RECENT, ActedOn, acted_on, without
-from reaper.pending.holds import ALL_ACCOUNTS, Exceeded, Hold, HoldRow, HoldRows, LimitName, RunScope
-from reaper.planning.breaker import PlaceCounts
 from reaper.text import count_noun, format_usd
 
 if TYPE_CHECKING:

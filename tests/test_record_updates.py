@@ -9,10 +9,10 @@ import pytest
 from fakes.builders import DAY, HOUR, NOW
 from fakes.judged_cases import case
 from fakes.records import a_record, changed, known
-from reaper import record_updates
 from reaper.calendars.terms import Hours
 from reaper.model import AnnouncedAction, Ceiling, Result, StepName
 from reaper.planning import dates
+from reaper.record import is_unfinished
 
 OPEN = a_record(acted=StepName.STOP, acted_at=NOW - HOUR, warned_at=NOW - DAY)
 
@@ -27,7 +27,7 @@ OPEN = a_record(acted=StepName.STOP, acted_at=NOW - HOUR, warned_at=NOW - DAY)
     ],
 )
 def test_which_actions_are_unfinished(changes: dict[str, Any], expected: bool):
-    assert record_updates.is_unfinished(changed(OPEN, **changes), "ours") is expected
+    assert is_unfinished(changed(OPEN, **changes), "ours") is expected
 
 
 @pytest.mark.parametrize(
