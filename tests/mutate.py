@@ -68,7 +68,7 @@ TESTS = {
     "planning.standing": PLANS,
     "planning.accepted": PLANS,
     "planning.valid_notice": PLANS,
-    "idle_period": PLANS,
+    "planning.idle_period": PLANS,
     "limits.caps": ["test_limits", "test_account_limits", "test_days_of_sweeps", "test_invariants"],
     "limits.breaker": ["test_limits", "test_breaker", "test_account_limits", "test_jumps", "test_days_of_sweeps"],
     "limits.applying": ["test_jumps", "test_breaker", "test_quiet"],

@@ -12,8 +12,8 @@ from fakes.builders import DAY, HOUR, NOW, TARGET
 from fakes.fake_cloud import KIND
 from fakes.fake_deployment import FakeDeployment, due, only
 from fakes.judged_cases import case, move
+from fakes.planned import seen_idle, since_own_call
 from fakes.records import a_record, an_act, known, open_targets
-from reaper import idle_period
 from reaper.case import Blocked
 from reaper.limits import holds
 from reaper.limits.holds import Breaker, Exceeded, Hold, HoldRow, LimitName, Release
@@ -22,7 +22,7 @@ from reaper.notices.message import Audience
 from reaper.pending.unfinished import change_open_targets
 from reaper.planning import dates
 from reaper.policy import office_hours
-from reaper.record import Record
+from reaper.record import Record, dated_ahead_because, without_void_times
 from reaper.run import run_phases
 
 MINUTE = timedelta(minutes=1)
@@ -45,12 +45,12 @@ def idle_memory(column: str, ahead: timedelta, more: dict[str, Any]) -> Record:
 def test_a_row_dated_ahead_gets_nothing(column: str, more: dict[str, Any], ahead: timedelta):
     record = idle_memory(column, ahead, more)
     assert move(case(idle_for=5 * DAY, acts={StepName.STOP: None}), record) is StepName.NONE
-    assert "ahead of this run's clock" in (idle_period.dated_ahead_because(record, NOW) or "")
+    assert "ahead of this run's clock" in (dated_ahead_because(record, NOW) or "")
 
 
 @pytest.mark.parametrize(("column", "more"), TIMES.values(), ids=TIMES)
 def test_clocks_may_differ_by_10_minutes(column: str, more: dict[str, Any]):
-    assert idle_period.dated_ahead_because(idle_memory(column, 10 * MINUTE, more), NOW) is None
+    assert dated_ahead_because(idle_memory(column, 10 * MINUTE, more), NOW) is None
 
 
 @pytest.mark.parametrize(("column", "more"), TIMES.values(), ids=TIMES)
@@ -61,8 +61,8 @@ def test_times_over_7_days_ahead_are_void(column: str, more: dict[str, Any]):
 
 def test_a_void_time_of_the_last_call_keeps_nothing_young():
     one = case(idle_for=5 * DAY, acts={StepName.STOP: None})
-    assert idle_period.since_own_call(one, a_record(called_at=NOW + 8 * DAY), NOW) == one
-    ahead = idle_period.since_own_call(one, a_record(called_at=NOW + 6 * DAY), NOW)
+    assert since_own_call(one, a_record(called_at=NOW + 8 * DAY), NOW) == one
+    ahead = since_own_call(one, a_record(called_at=NOW + 6 * DAY), NOW)
     assert ahead.verdict.state is State.YOUNG
 
 
@@ -71,7 +71,7 @@ def test_an_idle_period_seen_far_ahead_does_not_span_a_gap_in_the_proof():
     warned = {"warned_at": NOW - 4 * DAY, "not_before": NOW - DAY, "announced": AnnouncedAction.STOP}
     record = a_record(idle_since=NOW - 20 * DAY, seen_idle_at=NOW + 8 * DAY, **warned)
     assert move(one, record) is not StepName.STOP
-    assert idle_period.seen_idle(one, record, NOW).seen_idle_at == NOW
+    assert seen_idle(one, record, NOW).seen_idle_at == NOW
 
 
 def test_a_notice_by_a_clock_a_little_ahead_was_sent_now():
@@ -84,19 +84,19 @@ def test_a_notice_by_a_clock_a_little_ahead_was_sent_now():
 
 def test_a_void_notice_announces_nothing():
     ahead = a_record(warned_at=NOW - 5 * DAY, reminded_at=NOW + 8 * DAY, announced=AnnouncedAction.STOP)
-    assert idle_period.without_void_times(ahead, NOW) == Record()
+    assert without_void_times(ahead, NOW) == Record()
 
 
 def test_a_snooze_stays_a_snooze_whatever_the_other_times_are():
     snoozed = {"snoozed_at": NOW + 9 * DAY, "snoozed_until": NOW + 20 * DAY}
     both = known(warned_at=NOW + 8 * DAY, acted_at=NOW + 8 * DAY, written_at=NOW + 9 * DAY, **ACTED, **snoozed)
-    assert idle_period.without_void_times(both[0], NOW).act is None
+    assert without_void_times(both[0], NOW).act is None
     assert move(case(idle_for=5 * DAY, acts={StepName.STOP: None}), both) is StepName.NONE
 
 
 def test_an_open_action_stays_open_whatever_its_time_is():
     opened = a_record(acted=StepName.STOP, acted_at=NOW + 8 * DAY, run="r0")
-    assert idle_period.without_void_times(opened, NOW) == opened
+    assert without_void_times(opened, NOW) == opened
 
 
 def mails(deployment: FakeDeployment) -> int:

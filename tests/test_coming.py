@@ -10,11 +10,12 @@ import pytest
 
 from fakes.builders import DAY, HOUR, NOW
 from fakes.judged_cases import case, step_of
+from fakes.planned import next_action
 from fakes.records import a_record, changed
 from reaper.case import Blocked
 from reaper.finding import Step
 from reaper.model import AnnouncedAction, Ceiling, Confidence, NextAction, State, StepName
-from reaper.planning.coming import next_action, possible_action
+from reaper.planning.coming import possible_action
 from reaper.planning.dates import hours_digest
 from reaper.policy import office_hours
 from reaper.record import Record

@@ -63,9 +63,9 @@ def test_each_case_is_planned_once(deployment: FakeDeployment, monkeypatch: pyte
     planned: list[str] = []
     known = plan.plan_step
 
-    def counted(case, *args, **more):
-        planned.append(case.resource.id)
-        return known(case, *args, **more)
+    def counted(view):
+        planned.append(view.case.resource.id)
+        return known(view)
 
     monkeypatch.setattr(plan, "plan_step", counted)
     decided_run(deployment)

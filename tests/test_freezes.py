@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from fakes.builders import DAY, HOUR, NOW
 from fakes.judged_cases import case, counted, step_of
+from fakes.planned import action_due_at, after_notice, enrolled_since, forced_stop_at, next_action, void_because
 from fakes.read_calendars import frozen
 from fakes.records import a_record, changed
 from reaper.calendars.adding import freeze_at, merged
@@ -18,10 +19,7 @@ from reaper.calendars.terms import BusinessDays, Freeze, Hours
 from reaper.case import Blocked, Case
 from reaper.finding import Step
 from reaper.model import ENDING_ACTIONS, AnnouncedAction, Ceiling, State, StepName
-from reaper.planning.accepted import after_notice
-from reaper.planning.coming import next_action
-from reaper.planning.dates import action_due_at, earliest_action_at, enrolled_since, forced_stop_at, hours_digest
-from reaper.planning.valid_notice import void_because
+from reaper.planning.dates import earliest_action_at, hours_digest
 from reaper.policy import office_hours
 from reaper.record import NO_SNOOZES, Record
 

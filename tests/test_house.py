@@ -221,6 +221,16 @@ def test_mails_reports_and_savings_read_findings_and_plan_nothing():
     assert planners["reaper.notices.sending"] == {"reaper.planning.accepted"}
 
 
+def test_a_case_its_record_and_the_time_travel_as_one_view():
+    wide = [
+        f.name
+        for path in PRODUCT
+        for f in functions(path)
+        if {"case", "now"} < {a.arg for a in f.args.args} & {"case", "record", "now"}
+    ]
+    assert wide == []
+
+
 def test_a_finding_has_fields_alone():
     [finding] = [node for path in PRODUCT for node in nodes(path) if isinstance(node, ast.ClassDef) and node.name == "Finding"]
     assert {type(node) for node in finding.body} == {ast.Expr, ast.AnnAssign}

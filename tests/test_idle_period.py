@@ -10,12 +10,10 @@ import pytest
 
 from fakes.builders import HOUR, NOW
 from fakes.judged_cases import case
+from fakes.planned import idle_period_start
 from fakes.records import a_record, changed
-from reaper.idle_period import (
-    idle_period_start,
-    notice_followed_action,
-)
 from reaper.model import Result, StepName
+from reaper.planning.idle_period import notice_followed_action
 
 LEE, SAM = "lee@example.com", "sam@example.com"
 

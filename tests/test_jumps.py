@@ -14,13 +14,12 @@ from fakes.failing_ledger import FailingLedger
 from fakes.fake_cloud import KIND, STARTABLE
 from fakes.fake_deployment import FakeDeployment, finding_of, jumped_places, policy
 from fakes.judged_cases import case
+from fakes.planned import stand, strongest_action
 from fakes.records import a_record
 from reaper.errors import CloudError, Reason
 from reaper.limits import applying, holds
 from reaper.limits.holds import Breaker
 from reaper.model import ENDING_ACTIONS, NOTICES, AnnouncedAction, Ceiling, Mode, StepName
-from reaper.planning import possible_actions
-from reaper.planning.standing import stand
 from reaper.policy import office_hours
 from reaper.record import NO_SNOOZES, Record
 from reaper.run import run_phases
@@ -287,7 +286,7 @@ def test_a_jump_only_takes_actions_and_dated_notices_away(record: Record, breake
     assert after.step.name not in ENDING_ACTIONS or before.step.name in ENDING_ACTIONS
     if breaker.since and after.step.name in NOTICES:
         assert NOW - breaker.since >= timedelta(hours=48)
-        assert possible_actions.strongest_action(after.case, NOW) is None, "without a date"
+        assert strongest_action(after.case, NOW) is None, "without a date"
     if (
         breaker.since is None
         and breaker.lapsed_at

@@ -11,11 +11,12 @@ from fakes.builders import DAY, HOUR
 from fakes.fake_cloud import KIND, STARTABLE
 from fakes.fake_deployment import POLICY, FakeDeployment, only, policy
 from fakes.judged_cases import case, move
+from fakes.planned import after_judging, enrolled_since, may_start
 from fakes.records import a_record
 from reaper.case import Blocked
 from reaper.model import AnnouncedAction, Mode, Result, State, StepName
 from reaper.notices.message import Audience
-from reaper.planning import accepted, dates, possible_actions
+from reaper.planning import dates
 from reaper.policy import office_hours
 from reaper.record import NO_SNOOZES
 
@@ -80,15 +81,15 @@ def test_resource_recreated_since_the_reapers_stop_is_not_started():
     stopped = {StepName.STOP: Blocked(because="it is stopped already", already_done=True), StepName.START: None}
     of, now = case(State.EXEMPT, hours=OFFICE, acts=stopped), MONDAY + 15 * HOUR
     record = a_record(acted=StepName.STOP, acted_at=MONDAY - 7 * DAY)
-    assert possible_actions.may_start(of, record, now)
-    assert not possible_actions.may_start(replace(of, resource=replace(of.resource, created=MONDAY - DAY)), record, now)
+    assert may_start(of, record, now)
+    assert not may_start(replace(of, resource=replace(of.resource, created=MONDAY - DAY)), record, now)
 
 
 def test_enrolment_survives_hours_that_are_briefly_not_the_rules():
     record = a_record(warned_at=MONDAY, announced=AnnouncedAction.HOURS, hours=dates.hours_digest(OFFICE))
     unpriced = case(State.ACTIVE, hours=replace(OFFICE, by_rule=False), in_doubt=True, acts={StepName.STOP: None})
-    updated = accepted.after_judging(unpriced, record, NO_SNOOZES, MONDAY + DAY)
-    assert dates.enrolled_since(case(hours=OFFICE), updated.notice) == MONDAY
+    updated = after_judging(unpriced, record, NO_SNOOZES, MONDAY + DAY)
+    assert enrolled_since(case(hours=OFFICE), updated.notice) == MONDAY
 
 
 OFFICE_RULE = "rules: [{name: office, grace: 1h, hours: {on: 'mon-fri 07:00-19:00', tz: UTC}}]\n"
@@ -158,8 +159,8 @@ def test_failed_start_is_retried_the_next_morning():
     stopped = {StepName.STOP: Blocked(because="it is stopped already", already_done=True), StepName.START: None}
     of, now = case(State.EXEMPT, hours=OFFICE, acts=stopped, changed=MONDAY), MONDAY + 36 * HOUR
     failed = a_record(acted=StepName.START, acted_at=MONDAY + 12 * HOUR, run="a", result=Result.FAILED)
-    assert possible_actions.may_start(of, failed, now)
-    assert not possible_actions.may_start(replace(of, resource=replace(of.resource, changed=MONDAY + 13 * HOUR)), failed, now)
+    assert may_start(of, failed, now)
+    assert not may_start(replace(of, resource=replace(of.resource, changed=MONDAY + 13 * HOUR)), failed, now)
 
 
 def test_subject_of_a_mail_about_office_hours_alone_says_so():

@@ -10,15 +10,14 @@ import pytest
 
 from fakes.builders import DAY, HOUR, NOW
 from fakes.judged_cases import Known, after_judging, case, counted, step_of, with_snooze
+from fakes.planned import action_due_at, after_action_mail, after_notice, is_forced, may_start, strongest_action, valid_notice_at
 from fakes.records import a_record, an_act, changed, known
 from reaper.case import Blocked, Case, Owner
 from reaper.finding import Step
-from reaper.idle_period import VOID_ENROLMENT
 from reaper.ledger.rows import Recalled
 from reaper.model import AnnouncedAction, Ceiling, Confidence, Result, State, StepName
-from reaper.planning.accepted import after_action_mail, after_notice
-from reaper.planning.dates import action_due_at, earliest_action_at, hours_digest, valid_notice_at
-from reaper.planning.possible_actions import is_forced, may_start, strongest_action
+from reaper.planning.dates import earliest_action_at, hours_digest
+from reaper.planning.idle_period import VOID_ENROLMENT
 from reaper.policy import office_hours
 from reaper.record import ManifestReference, Record, Snooze, after_action, after_undo, before_action, is_unfinished
 
@@ -45,7 +44,7 @@ def enrolled(ago: timedelta, now: datetime = NIGHT, **fields: Any) -> Known:
 
 
 def step(of: Case, record: Known, now: datetime = NOW, acting: bool = True) -> StepName:
-    planned = step_of(of, record, now, acting=acting)
+    planned = step_of(of, record, now, announces=acting)
     return planned.name
 
 
@@ -142,7 +141,7 @@ def test_warning_remembers_its_action_and_its_date():
     warning = step_of(of, Record(), NOW)
     record = after_notice(of, Record(), warning, "r", NOW)
     assert (record.notice.action, record.notice.not_before) == (StepName.STOP, NOW + 3 * DAY)
-    quiet = after_notice(of, Record(), warning, "r", NOW, acting=False)
+    quiet = after_notice(of, Record(), warning, "r", NOW, announces=False)
     assert (quiet.notice.action, quiet.notice.not_before) == (None, None)
 
 

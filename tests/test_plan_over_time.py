@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from fakes.builders import DAY, HOUR, NOW
 from fakes.judged_cases import LOOKBACK, after_judging, case, counted, move, with_snooze
+from fakes.planned import after_notice, valid_notice_at
 from fakes.records import known
 from reaper.case import Case, may_act
 from reaper.finding import Step
 from reaper.model import Ceiling, State, StepName
-from reaper.planning.accepted import after_notice
-from reaper.planning.dates import CLOCK_JITTER, valid_notice_at
+from reaper.planning.dates import CLOCK_JITTER
 from reaper.record import Record, Snooze
 
 moments = st.none() | st.integers(-90 * 24, 40 * 24).map(lambda hours: NOW + hours * HOUR)

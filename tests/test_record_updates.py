@@ -8,6 +8,7 @@ import pytest
 
 from fakes.builders import DAY, HOUR, NOW
 from fakes.judged_cases import case
+from fakes.planned import action_due_at, is_summary_due
 from fakes.records import a_record, changed, known
 from reaper.calendars.terms import Hours
 from reaper.model import AnnouncedAction, Ceiling, Result, StepName
@@ -36,7 +37,7 @@ def test_which_actions_are_unfinished(changes: dict[str, Any], expected: bool):
 def test_an_announced_stop_is_no_notice_of_a_delete(announced: AnnouncedAction | None, due: bool):
     judged = case(action="delete", acts={StepName.STOP: None, StepName.DELETE: None})
     record = a_record(idle_since=NOW - 6 * DAY, seen_idle_at=NOW, warned_at=NOW - 5 * DAY, announced=announced)
-    assert (dates.action_due_at(judged, record, NOW) is not None) is due
+    assert (action_due_at(judged, record, NOW) is not None) is due
 
 
 @pytest.mark.parametrize(
@@ -56,4 +57,4 @@ def test_when_a_weekly_summary_is_due(changes: dict[str, Any], due: bool):
     judged = case(action=Ceiling.STOP, remind_every=7 * DAY, hours=hours)
     digest = dates.hours_digest(hours)
     record, snoozes = changed(known(warned_at=NOW - 7 * DAY, announced=AnnouncedAction.HOURS, hours=digest), **changes)
-    assert dates.is_summary_due(judged, record.notice, snoozes, NOW) is due
+    assert is_summary_due(judged, record.notice, snoozes, NOW) is due

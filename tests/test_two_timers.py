@@ -14,6 +14,7 @@ from fakes.builders import DAY, HOUR, NOW
 from fakes.fake_deployment import POLICY, FakeDeployment, policy
 from fakes.judged_cases import case, step_of
 from fakes.mails import next_sentence
+from fakes.planned import next_action, strongest_action
 from fakes.records import a_record, an_act, changed, known
 from reaper.calendars.terms import Hours
 from reaper.case import Blocked, Case
@@ -21,8 +22,6 @@ from reaper.finding import Finding, Outcome, Step, follow_up
 from reaper.model import AnnouncedAction, Confidence, Mode, Result, State, StepName
 from reaper.notices.forecast import NoticeContext
 from reaper.notices.message import Audience
-from reaper.planning.coming import next_action
-from reaper.planning.possible_actions import strongest_action
 from reaper.planning.standing import with_follow_ups
 from reaper.policy.schema import Owners
 from reaper.record import Record, Snoozes

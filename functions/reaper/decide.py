@@ -13,7 +13,7 @@ from datetime import datetime
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from reaper import __version__, handover, idle_period, plan
+from reaper import __version__, handover, plan
 from reaper.case import Case, Coverage, may_act
 from reaper.coverage import NOT_REACHED, RUNS, SKIPPED, add_failure_row, failure_row, own_row, target_of_row, with_replaced_rows
 from reaper.errors import CloudError, ReaperError
@@ -44,7 +44,8 @@ from reaper.planning import coming, dates
 from reaper.planning.standing import stand, with_announcement
 from reaper.policy import owners, send_window
 from reaper.policy.schema import Policy
-from reaper.record import NO_RECORD, Record, Snoozes, is_unfinished
+from reaper.record import NO_RECORD, Record, Snoozes, is_unfinished, last_notice_at
+from reaper.view import View
 
 if TYPE_CHECKING:
     from reaper.acting.manifest import Archive
@@ -271,7 +272,8 @@ def _finding_of_case(case: Case, recalled: Recalled, phase: _Phase) -> Finding:
     """The finding before limits: a snooze of the host counts as the resource's own."""
     snoozes = recalled.snoozes(case.resource)
     case = owners.with_present_owner(case, snoozes.own, phase.context.policy.owners.fallback)
-    finding = stand(case, recalled.record(case.resource.id), snoozes, phase.now, announces=phase.announces)
+    record = recalled.record(case.resource.id)
+    finding = stand(View(case=case, now=phase.now, record=record, snoozes=snoozes, announces=phase.announces))
     records = map(recalled.record, remembered_ids(case.resource))
     because = next(filter(None, (lost.half_done_because(record, phase.run.id) for record in records)), None)
     because = because or (UNLISTED if phase.stored is None and finding.step.name in ENDING_ACTIONS else None)
@@ -370,7 +372,7 @@ def _with_reminders(finding: Finding, phase: _Phase) -> Finding:
     now, step = phase.now, finding.step
     if finding.record_version is None or not phase.run.mode.announces or phase.opens_at:
         return replace(finding, needs_summary=False)
-    last, remind_every = idle_period.last_notice_at(finding.notice), finding.case.rule.remind_every
+    last, remind_every = last_notice_at(finding.notice), finding.case.rule.remind_every
     is_late = last is not None and now >= last + remind_every - dates.CLOCK_JITTER
     if is_late and step.name in ENDING_ACTIONS and not phase.run.mode.acts:  # otherwise its notice would lapse
         step = Step(name=StepName.REMIND, because=f"{step.because}, and this run does not act")
@@ -381,13 +383,14 @@ def _with_reminders(finding: Finding, phase: _Phase) -> Finding:
 def _with_next(finding: Finding, known: Known, unusual: Collection[KindInTarget], phase: _Phase) -> Finding:
     """The finding with what the policy leads to, and what the kind could do. A hold, a jump, or whatever keeps it from being decided, blocks that."""
     case, step, now, agreed = finding.case, finding.step, phase.now, phase.context.agreed
+    record = replace(known[case.resource.id][0], notice=finding.notice) if finding.record_version is not None else NO_RECORD
+    view = View(case=case, now=now, record=record)
     place = holds.kind_in_target_of(case)
     is_unusual = place in unusual or holds.run_place(place) in unusual
-    is_quiet = is_unusual and step.name is StepName.NONE and not plan.follows_hours(case, finding.notice, now)
+    is_quiet = is_unusual and step.name is StepName.NONE and not plan.follows_hours(view)
     is_kept = is_quiet or finding.is_blocked or finding.record_version is None or step.name is StepName.HOLD
     currency, notice_at = phase.context.policy.prices.shown_in, phase.opens_at or now
-    record = replace(known[case.resource.id][0], notice=finding.notice) if finding.record_version is not None else NO_RECORD
-    following = coming.next_action(case, record, now, step if is_kept else None, currency, notice_at)
+    following = coming.next_action(view, step if is_kept else None, currency, notice_at)
     finding = plan_file.narrow_to_plan(finding, agreed) if agreed else finding
     finding = with_announcement(finding, now) if phase.run.mode.announces else finding
     return replace(finding, next=following, could=coming.possible_action(case, notice_at))

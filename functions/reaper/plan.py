@@ -9,14 +9,12 @@ enrolment notice instead.
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime
 
-from reaper import idle_period
-from reaper.case import Case, is_stopped_by_hours, may_act, may_keep_hours
+from reaper.case import is_stopped_by_hours, may_act, may_keep_hours
 from reaper.duration import format_duration
 from reaper.finding import Step
 from reaper.model import State, StepName
-from reaper.planning import reasons
+from reaper.planning import idle_period, reasons
 from reaper.planning.dates import (
     action_due_at,
     enrolled_since,
@@ -28,17 +26,17 @@ from reaper.planning.dates import (
 from reaper.planning.possible_actions import is_forced, is_unconfirmed, may_start, strongest_action, was_stopped_by_reaper
 from reaper.planning.valid_notice import without_void_notice
 from reaper.policy import office_hours
-from reaper.record import Notice, Record, Snoozes, is_about_hours, is_snoozed, snooze_sentence
+from reaper.record import dated_ahead_because, is_about_hours, is_snoozed, last_notice_at, snooze_sentence, without_void_times
+from reaper.view import View
 from reaper.words import ago_text, frozen_because, plain_participle
 
 
-def plan_step(case: Case, record: Record, snoozes: Snoozes, now: datetime, *, acting: bool = True) -> Step:
+def plan_step(view: View) -> Step:
     """The step of one case. An empty record: it was never warned about.
 
-    Without `acting` owners get notices and no action is planned or announced. Actions that another run has announced are left to runs
-    that announce. The reason names what keeps an idle resource from every action: `enforce_only`, or a place where nothing may be changed.
+    If the run announces nothing, owners get notices and no action is planned. Actions that another run has announced are left to runs that do. The reason names what keeps an idle resource from every action: `enforce_only`, or a place where nothing may be changed.
     """
-    step, blocked = _planned_step(case, record, snoozes, now, acting), case.resource.target.blocked_because
+    case, step, blocked = view.case, _planned_step(view), view.case.resource.target.blocked_because
     if case.verdict.state is not State.IDLE:
         return step
     canary = case.rule.notes[-1] if case.rule.only_notices and case.rule.notes else ""
@@ -47,46 +45,50 @@ def plan_step(case: Case, record: Record, snoozes: Snoozes, now: datetime, *, ac
     return replace(step, because=f"{step.because}; it isn't stopped or deleted: {blocked}") if blocked else step
 
 
-def _planned_step(case: Case, record: Record, snoozes: Snoozes, now: datetime, acting: bool) -> Step:
-    if because := idle_period.dated_ahead_because(record, now):
+def _planned_step(view: View) -> Step:
+    if because := dated_ahead_because(view.record, view.now):
         return _no_step(because)
-    record = without_void_notice(case, idle_period.without_void_times(record, now), snoozes, now, announces=acting)
-    if acting and may_start(case, record, now):
-        if record.act and record.act.action is StepName.START and is_unconfirmed(record.act, now):
-            return _no_step(reasons.unconfirmed_because(record.act))
-        by_reaper = was_stopped_by_reaper(case, record.act)
-        why = "the reaper had stopped it" if by_reaper else f"{case.rule.name} starts everything that has office hours"
+    view = without_void_notice(replace(view, record=without_void_times(view.record, view.now)))
+    case, act = view.case, view.record.act
+    if view.announces and may_start(view):
+        if act and act.action is StepName.START and is_unconfirmed(view):
+            return _no_step(reasons.unconfirmed_because(view))
+        why = (
+            "the reaper had stopped it"
+            if was_stopped_by_reaper(view)
+            else f"{case.rule.name} starts everything that has office hours"
+        )
         return Step(name=StepName.START, because=f"its office hours have begun, and {why}")
-    if because := _no_step_because(case, record, snoozes, now, acting):
+    if because := _no_step_because(view):
         return _no_step(because)
-    if acting and follows_hours(case, record.notice, now):
-        return _hours_step(case, record, now)
-    step = _due_step(case, record, now) if acting else None
-    if step and step.because != frozen_because(case.rule, now):
+    if view.announces and follows_hours(view):
+        return _hours_step(view)
+    step = _due_step(view) if view.announces else None
+    if step and step.because != frozen_because(case.rule, view.now):
         return step
-    notice = _notice_step(case, record, now, acting)
+    notice = _notice_step(view)
     return notice if step is None or notice.name is not StepName.NONE else step
 
 
-def _no_step_because(case: Case, record: Record, snoozes: Snoozes, now: datetime, acting: bool) -> str | None:
+def _no_step_because(view: View) -> str | None:
     """Why neither a notice nor an action is considered at all."""
-    if not may_act(case) and not (acting and (is_forced(case, now) or _is_enrolled(case, record.notice))):
-        return reasons.nothing_to_do_because(case, record.act)
-    if is_snoozed(snoozes.own, case.resource.created, now):
-        return snooze_sentence(snoozes.own)
-    if not acting and has_announced_action(case, record, now):
+    if not may_act(view.case) and not (view.announces and (is_forced(view) or _is_enrolled(view))):
+        return reasons.nothing_to_do_because(view)
+    if is_snoozed(view.snoozes.own, view.case.resource.created, view.now):
+        return snooze_sentence(view.snoozes.own)
+    if not view.announces and has_announced_action(view):
         return "the owner already has a notice that announces an action, and this run announces none"
-    return reasons.unconfirmed_because(record.act) if acting and is_unconfirmed(record.act, now) else None
+    return reasons.unconfirmed_because(view) if view.announces and is_unconfirmed(view) else None
 
 
-def _is_enrolled(case: Case, notice: Notice | None) -> bool:
+def _is_enrolled(view: View) -> bool:
     """Whether its office hours may be kept, and its owner has a valid enrolment notice."""
-    return may_keep_hours(case) and enrolled_since(case, notice) is not None
+    return may_keep_hours(view.case) and enrolled_since(view) is not None
 
 
-def has_announced_action(case: Case, record: Record, now: datetime) -> bool:
+def has_announced_action(view: View) -> bool:
     """Whether a notice that still counts announced an action."""
-    notice, notified_at = record.notice, valid_notice_at(case, record, now) or enrolled_since(case, record.notice)
+    notice, notified_at = view.record.notice, valid_notice_at(view) or enrolled_since(view)
     return (
         notice is not None
         and notified_at is not None
@@ -95,50 +97,51 @@ def has_announced_action(case: Case, record: Record, now: datetime) -> bool:
     )
 
 
-def follows_hours(case: Case, notice: Notice | None, now: datetime) -> bool:
+def follows_hours(view: View) -> bool:
     """Whether its office hours, and not idleness alone, decide about it."""
-    can_enrol = is_stopped_by_hours(case) and strongest_action(case, now) is not None
-    return can_enrol or _is_enrolled(case, notice)
+    can_enrol = is_stopped_by_hours(view.case) and strongest_action(view) is not None
+    return can_enrol or _is_enrolled(view)
 
 
-def _hours_step(case: Case, record: Record, now: datetime) -> Step:
+def _hours_step(view: View) -> Step:
     """The step of a rule's office hours: first an enrolment notice, then a stop after each day, and a summary every week."""
-    summary_at = next_summary_at(case, record.notice, now)
-    if enrolled_since(case, record.notice) is None:
+    case, now, summary_at = view.case, view.now, next_summary_at(view)
+    if enrolled_since(view) is None:
         if summary_at and now < summary_at:  # the last notice was too recent to replace it
             wait = format_duration(summary_at - now)
             void = "the notice about its office hours is no longer valid"
             return _no_step(f"{void}, and nothing is stopped before the next one in {wait}")
         return Step(name=StepName.WARN, because=f"{case.rule.name} sets office hours, and the owner has not been notified")
-    step = _due_step(case, record, now)
+    step = _due_step(view)
     if step and step.name is not StepName.NONE:
         return step
-    last = ago_text(idle_period.last_notice_at(record.notice) or now, now)
+    last = ago_text(last_notice_at(view.record.notice) or now, now)
     kept = f"office hours apply to it, and the owner was last notified {last}"
     if summary_at and now >= summary_at and case.verdict.state is not State.UNKNOWN:
         return Step(name=StepName.REMIND, because=kept)
-    no_step = step or _no_step(kept if may_act(case) else reasons.nothing_to_do_because(case, record.act))
-    return _forced_notice_step(case, record, now) or no_step
+    no_step = step or _no_step(kept if may_act(case) else reasons.nothing_to_do_because(view))
+    return _forced_notice_step(view) or no_step
 
 
-def _forced_notice_step(case: Case, record: Record, now: datetime) -> Step | None:
+def _forced_notice_step(view: View) -> Step | None:
     """The notice of the day before a forced stop, unless a person started the resource outside its hours."""
-    if strongest_action(case, now) is None or action_due_at(case, record, now) is not None:
+    if strongest_action(view) is None or action_due_at(view) is not None:
         return None
-    if because := reasons.manual_start_because(case, now):
+    if because := reasons.manual_start_because(view):
         return _no_step(because)
-    if forced_stop_at(case, record.notice, now) is None:
+    if forced_stop_at(view) is None:
         return None
-    because = f"its office hours are over, and {case.rule.name} stops it even while it is in use"
+    because = f"its office hours are over, and {view.case.rule.name} stops it even while it is in use"
     return Step(name=StepName.REMIND, because=because)
 
 
-def _due_step(case: Case, record: Record, now: datetime) -> Step | None:
+def _due_step(view: View) -> Step | None:
     """The action that is due, or why it waits for office hours or a freeze; None if a notice has to come first or the time hasn't come."""
-    action, due, hours = strongest_action(case, now), action_due_at(case, record, now), case.rule.hours
+    case, now, notice = view.case, view.now, view.record.notice
+    action, due, hours = strongest_action(view), action_due_at(view), case.rule.hours
     if action is None or due is None:
         return None
-    if because := reasons.manual_start_because(case, now):
+    if because := reasons.manual_start_because(view):
         return _no_step(because)
     if hours and office_hours.is_open(hours, now):
         return _no_step("it is within its office hours, so it keeps running")
@@ -146,7 +149,7 @@ def _due_step(case: Case, record: Record, now: datetime) -> Step | None:
         return None
     if because := frozen_because(case.rule, now):
         return _no_step(because)
-    ago = ago_text((record.notice and record.notice.warned_at) or now, now)
+    ago = ago_text((notice and notice.warned_at) or now, now)
     if is_stopped_by_hours(case):
         because = f"its office hours are over, and the owner was notified {ago} that they apply"
     else:
@@ -156,27 +159,28 @@ def _due_step(case: Case, record: Record, now: datetime) -> Step | None:
     return Step(name=action, because=because)
 
 
-def _notice_step(case: Case, record: Record, now: datetime, acting: bool) -> Step:
+def _notice_step(view: View) -> Step:
     """The warning or reminder that is due, or why none is due yet. After a gap in the proof it is a warning: the earlier one is no grace."""
-    if because := reasons.outside_hours_because(case, now):
+    case, now, notice = view.case, view.now, view.record.notice
+    if because := reasons.outside_hours_because(view):
         return _no_step(because)
-    action, last = strongest_action(case, now) if acting else None, idle_period.last_notice_at(record.notice)
+    action, last = strongest_action(view) if view.announces else None, last_notice_at(view.record.notice)
     idle_for = format_duration(case.rule.idle_after)
     if last is None:
         notes = "".join(f"; {note}" for note in case.rule.notes)
         return Step(name=StepName.WARN, because=f"idle for more than {idle_for} under {case.rule.name}{notes}")
     reminder_at, told = next_reminder_at(case, last), f"the owner was notified {ago_text(last, now)}"
-    is_daily = is_stopped_by_hours(case) and not is_about_hours(record.notice)  # idle every evening
+    is_daily = is_stopped_by_hours(case) and not is_about_hours(notice)  # idle every evening
     if action is None and is_daily and last <= now < reminder_at:
         return _no_step(f"{told} and will be notified again in {format_duration(reminder_at - now)}")
-    what, due = plain_participle(case.resource, action) if action else "", action_due_at(case, record, now) if action else None
+    what, due = plain_participle(case.resource, action) if action else "", action_due_at(view) if action else None
     if action and due is None:
         return Step(name=StepName.WARN, because=f"the owner has not been notified in this idle period that it will be {what}")
     if due and now < due <= reminder_at:
         return _no_step(f"{told} and it will be {what} in {format_duration(due - now)}")
     if now < reminder_at:
         return _no_step(f"{told} and gets a reminder in {format_duration(reminder_at - now)}")
-    if valid_notice_at(case, record, now) is None:
+    if valid_notice_at(view) is None:
         return Step(name=StepName.WARN, because=f"idle again for more than {idle_for} after a gap in the evidence")
     return Step(name=StepName.REMIND, because=f"still idle, and the owner was last notified {ago_text(last, now)}")
 

@@ -8,10 +8,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
+from reaper.duration import format_duration
 from reaper.model import AnnouncedAction, Resource, Result, State, StepName, Time
 
 MAX_CLOCK_SKEW = timedelta(minutes=10)
 """A notice dated further ahead than this was written by a wrong clock and doesn't count."""
+CONFIRM_WITHIN = timedelta(hours=1)
+"""How long a requested action may take to show. After that the resource is planned from scratch."""
+STOPPING_FOR = timedelta(minutes=15)
+"""A change this soon after the start of an action may still be that action; a later change is not the reaper's."""
+VOID_AHEAD = timedelta(days=7)
+"""A time further ahead than this is void, so that one run with a wrong clock doesn't keep a resource from everything for years."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,3 +261,28 @@ def after_action(record: Record) -> Record:
 def after_undo(record: Record, now: datetime) -> Record:
     """The record after an undo: of the action it keeps only when the resource was last changed. Another action needs a new notice."""
     return replace(after_action(record), act=None, called_at=now)
+
+
+def last_notice_at(notice: Notice | None) -> datetime | None:
+    """The time of the last notice of any sort."""
+    return max((t for t in (notice.warned_at, notice.reminded_at) if t), default=None) if notice else None
+
+
+def dated_ahead_because(record: Record, now: datetime) -> str | None:
+    """Why nothing is sent or done: the row was written, its owner notified, or an action begun later than `now`. One of the clocks is wrong."""
+    notice, act = record.notice or Notice(), record.act
+    times = (record.written_at, notice.warned_at, notice.reminded_at, act and act.at, record.called_at)
+    ahead = max((t - now for t in times if t and t - now <= VOID_AHEAD), default=timedelta(0))
+    if ahead <= MAX_CLOCK_SKEW:
+        return None
+    return f"its ledger record is dated {format_duration(ahead)} ahead of this run's clock, so nothing is sent or done until that is past"
+
+
+def without_void_times(record: Record, now: datetime) -> Record:
+    """The record without times that are too far ahead to be true. An action whose result isn't known stays."""
+    last, act = last_notice_at(record.notice), record.act
+    if last and last - now > VOID_AHEAD:
+        record = replace(record, notice=None)
+    if record.called_at and record.called_at - now > VOID_AHEAD:
+        record = replace(record, called_at=None)
+    return replace(record, act=None) if act and act.result is not None and act.at - now > VOID_AHEAD else record

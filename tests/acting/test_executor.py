@@ -14,10 +14,10 @@ from fakes.fake_deployment import POLICY, FakeDeployment, due, finding_of, only,
 from fakes.histories import history_of
 from reaper.errors import CloudError, Reason
 from reaper.finding import Outcome
-from reaper.idle_period import CONFIRM_WITHIN
 from reaper.model import Mode, Result, Status, StepName
 from reaper.notices.channels.delivery import OpenChannel
 from reaper.notices.message import Audience
+from reaper.record import CONFIRM_WITHIN
 
 
 @pytest.fixture

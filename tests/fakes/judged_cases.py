@@ -5,13 +5,12 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
+from fakes import planned
 from fakes.builders import DAY, NOW, resource, rule
+from fakes.planned import plan_step, without_void_notice
 from reaper.case import Case
 from reaper.finding import Step
 from reaper.model import Confidence, State, StepName, Verdict
-from reaper.plan import plan_step
-from reaper.planning import accepted, possible_actions
-from reaper.planning.valid_notice import without_void_notice
 from reaper.record import NO_SNOOZES, Record, Snoozes
 
 WEEK = 7 * DAY
@@ -55,8 +54,8 @@ def move(of: Case, known: Known | None = None, now: datetime = NOW) -> StepName:
 
 def after_judging(of: Case, known: Known, now: datetime = NOW, **run: Any) -> Record:
     """The record once its verdict is known."""
-    return accepted.after_judging(of, *_both(known), now, **run)
+    return planned.after_judging(of, *_both(known), now, **run)
 
 
 def with_snooze(of: Case, known: Known, now: datetime = NOW) -> Case:
-    return possible_actions.with_snooze(of, _both(known)[1], now)
+    return planned.with_snooze(of, _both(known)[1], now)

@@ -13,12 +13,12 @@ from fakes.builders import DAY, HOUR, NOW
 from fakes.failing_ledger import FailingLedger
 from fakes.fake_deployment import FakeDeployment, finding_of
 from fakes.judged_cases import case
+from fakes.planned import after_judging, without_wrong_notice
 from fakes.records import a_record
-from reaper import idle_period
 from reaper.errors import CloudError, Reason
 from reaper.handover import Decided, Observed, dump, load_decided, load_observed
 from reaper.model import Mode, State, StepName
-from reaper.planning import accepted
+from reaper.planning import idle_period
 from reaper.record import NO_SNOOZES, Claim, Correction
 
 
@@ -268,6 +268,6 @@ def test_exactly_use_within_the_claimed_time_proves_it_wrong(bits: int, since: i
     wrong = [start + i * HOUR for i in range(200) if bits >> i & 1]
     wrong = [hour for hour in wrong if claimed <= hour and hour + HOUR <= until]
     assert idle_period.wrong_hour(busy, record.claim) == (wrong[-1] if wrong else None)
-    judged = accepted.after_judging(busy, record, NO_SNOOZES, NOW + HOUR)
+    judged = after_judging(busy, record, NO_SNOOZES, NOW + HOUR)
     assert judged.correction == (Correction(hour=wrong[-1], at=until, to="jo@example.com") if wrong else None)
-    assert idle_period.without_wrong_notice(busy, judged, NOW + HOUR) == judged, "once"
+    assert without_wrong_notice(busy, judged, NOW + HOUR) == judged, "once"

@@ -8,6 +8,7 @@ import boto3
 import pytest
 
 from fakes.memory_ledger import InMemoryLedger
+from fakes.planned import plan_step
 from fakes.sweeps import SweepOrder, sweep
 from on_aws.actions.stage import Barred, Stage
 from on_aws.conftest import DAY, HOUR, NOW, Sweep
@@ -18,7 +19,6 @@ from reaper.errors import CloudError
 from reaper.model import State, Status, StepName
 from reaper.notices import item
 from reaper.observing import cache
-from reaper.plan import plan_step
 from reaper.policy.parse import parse_policy
 from reaper.record import NO_RECORD, NO_SNOOZES
 from reaper_sandbox.aws.account import Account

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from fakes.builders import DAY, HOUR, NOW, resource, rule
+from fakes.planned import without_void_notice
 from fakes.records import a_record, changed
 from reaper.case import Case, Owner, Price
 from reaper.finding import Finding, Outcome, Step
 from reaper.model import AnnouncedAction, BilledPart, Confidence, Result, State, StepName, Verdict
-from reaper.planning.valid_notice import without_void_notice
 from reaper.record import NO_SNOOZES, Record, Snooze
 from reaper.savings.credit import Cause, Look, Saving, Span, await_prompted, begin_saving, count
 

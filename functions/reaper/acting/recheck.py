@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime
-from functools import partial
 
 from reaper.acting.contract import NOTHING_EARLIER, Earlier
 from reaper.acting.manifest import Archive, previous_manifest
@@ -29,7 +28,8 @@ from reaper.planning.valid_notice import void_because, without_void_notice
 from reaper.policy import owners
 from reaper.policy.rules import NOT_IN_ENFORCE_ONLY
 from reaper.policy.schema import Policy
-from reaper.record import Act, ManifestReference, Record, Snoozes
+from reaper.record import Act, ManifestReference, Record
+from reaper.view import View, with_notice
 from reaper.words import frozen_because, plain_participle
 
 
@@ -74,31 +74,35 @@ def require_still_due(case: Case, recalled: Recalled, task: Task) -> holds.ReadR
     action, now = task.action, task.context.clock()
     snoozes = recalled.snoozes(case.resource)
     case = owners.with_present_owner(case, snoozes.own, task.context.policy.owners.fallback)
-    finding = _require_same_step(task, case, recalled, snoozes, now)
-    record = replace(recalled.record(case.resource.id), notice=finding.notice)
-    return _require_no_hold(finding, record, snoozes, task.context.ledger, now) if action in ENDING_ACTIONS else None
+    view = View(case=case, now=now, record=recalled.record(case.resource.id), snoozes=snoozes)
+    finding = _require_same_step(task, view, recalled)
+    return _require_no_hold(finding, with_notice(view, finding.notice), task.context.ledger) if action in ENDING_ACTIONS else None
 
 
-def _require_same_step(task: Task, case: Case, recalled: Recalled, snoozes: Snoozes, now: datetime) -> Finding:
+def _require_same_step(task: Task, view: View, recalled: Recalled) -> Finding:
     """Where it stands now. Raises ActionWithdrawn unless the plan asks for the same action on the resource as it is now. A notice that this look
     voids is removed: later runs may see nothing of the reason.
     """
-    action, resource_id = task.action, case.resource.id
-    records = [recalled.record(id_) for id_ in remembered_ids(case.resource)]
+    action, resource = task.action, view.case.resource
+    records = [recalled.record(id_) for id_ in remembered_ids(resource)]
     if action is not StepName.START and any(map(half_done_because, records)):
         raise ActionWithdrawn("an action on it was interrupted and isn't settled yet")
-    if because := intents.open_on_host_because(case.resource, recalled):
+    if because := intents.open_on_host_because(resource, recalled):
         raise ActionWithdrawn(because)
-    finding = stand(case, records[0], snoozes, now)
+    finding = stand(view)
     if finding.step.name is action:
         return finding
-    valid = partial(without_void_notice, case, snoozes=snoozes, now=now, announces=True)
+
+    def valid(stored: Record) -> Record:
+        return without_void_notice(replace(view, record=stored)).record
+
     with errors_as_withdrawal("its void notice couldn't be recorded"):
-        update_record(task.context.ledger, resource_id, lambda stored: valid(record=stored), now, records[0])
-    raise ActionWithdrawn(_refused_because(action, finding.case, finding.step.because, now))
+        update_record(task.context.ledger, resource.id, valid, view.now, view.record)
+    raise ActionWithdrawn(_refused_because(action, finding, view.now))
 
 
-def _refused_because(action: StepName, case: Case, step_because: str, now: datetime) -> str:
+def _refused_because(action: StepName, finding: Finding, now: datetime) -> str:
+    case = finding.case
     if action in ENDING_ACTIONS and (frozen := frozen_because(case.rule, now)):
         return frozen
     if case.verdict.state is not State.IDLE and action is not StepName.START:
@@ -107,23 +111,23 @@ def _refused_because(action: StepName, case: Case, step_because: str, now: datet
         return blocked.because
     if case.rule.only_notices:
         return f"it is {NOT_IN_ENFORCE_ONLY}"
-    if action is not StepName.START and possible_actions.strongest_action(case, now) is not action:
+    if action is not StepName.START and possible_actions.strongest_action(View(case=case, now=now)) is not action:
         return f"its rule and tags no longer allow it to be {plain_participle(case.resource, action)}: {case.rule.name} says at most {case.rule.action}"
-    return step_because
+    return finding.step.because
 
 
-def _require_no_hold(finding: Finding, record: Record, snoozes: Snoozes, ledger: Ledger, now: datetime) -> holds.ReadRows | None:
+def _require_no_hold(finding: Finding, view: View, ledger: Ledger) -> holds.ReadRows | None:
     """The rows toward whose caps a stop or delete counts; None if a release covers it.
 
     Raises ActionWithdrawn if the action is on hold, if its notice lapsed by a jump, or if that can't be read.
     """
-    case = finding.case
+    case, now = finding.case, view.now
     with errors_as_withdrawal("what is on hold couldn't be read"):
         rows = (read := holds.read_hold_rows(ledger, [case.resource.target], now)).rows
     breakers = [] if is_stopped_by_hours(case) else holds.breakers_over(case, rows)
     if because := next((breaker.because for breaker in breakers if breaker.since), None):
         raise ActionWithdrawn(f"it is on hold since this was decided: {because}")
-    if void_because(case, record, snoozes, now, announces=True, lapsed=[breaker.lapsed_at for breaker in breakers]):
+    if void_because(replace(view, case=case, lapsed=tuple(breaker.lapsed_at for breaker in breakers))):
         raise ActionWithdrawn("its notice is from before the end of a jump of the idle share, so it needs a new one")
     standing, is_released = holds.holds_over(case, rows), holds.is_released(case, finding.due_at, rows, now)
     if standing and not is_released:

@@ -13,7 +13,6 @@ from hashlib import sha256
 from typing import Annotated, TypeVar
 
 from reaper.errors import CloudError, Reason
-from reaper.idle_period import VOID_AHEAD
 from reaper.ledger import rows
 from reaper.ledger.rows import (
     DOCUMENT,
@@ -29,7 +28,7 @@ from reaper.ledger.rows import (
 from reaper.ledger.store import LAST_NAME, NEVER, AtVersion, Category, FreeFor, Having, Key, Row, RowStore
 from reaper.model import Constrained, Target
 from reaper.policy import office_hours
-from reaper.record import Act, Record, Snooze
+from reaper.record import VOID_AHEAD, Act, Record, Snooze
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 RETENTION = timedelta(days=400)

@@ -29,6 +29,7 @@ from reaper.planning.standing import stand
 from reaper.policy import office_hours, send_window
 from reaper.record import NO_RECORD, NO_SNOOZES, Record, Snooze, Snoozes
 from reaper.text import format_usd
+from reaper.view import View, with_notice
 
 if TYPE_CHECKING:
     from reaper.policy.schema import Policy
@@ -87,7 +88,8 @@ def held_while_unknown(finding: Finding, because: str, now: datetime, *, acting:
     """The finding if nothing is known of holds and jumps: no action, and no notice of idleness."""
     if finding.step.name in ENDING_ACTIONS:
         return without_action(finding, because)
-    by_hours = acting and plan.follows_hours(finding.case, finding.notice, now)
+    view = View(case=finding.case, now=now, record=Record(notice=finding.notice))
+    by_hours = acting and plan.follows_hours(view)
     if finding.step.name in NOTICES and not by_hours:
         return _with_no_step(finding, f"no notice is sent, because {because}")
     return finding
@@ -113,19 +115,19 @@ def after_jumps(
     An action that is due stays, too, while a jump stands: the limits put it on hold.
     """
     case, (record, snoozes) = finding.case, known
+    view = View(case=case, now=now, record=replace(record, notice=finding.notice), snoozes=snoozes, announces=acting)
     if not breakers or finding.record_version is None or finding.is_blocked:
         return finding
-    if acting and plan.follows_hours(case, finding.notice, now):
+    if acting and plan.follows_hours(view):
         return finding
     jumps = [breaker for breaker in breakers if breaker.since]
     if not jumps:
-        ends = [breaker.lapsed_at for breaker in breakers]
-        again = stand(judged_case(finding), record, snoozes, now, announces=acting, lapsed=ends)
+        ends = tuple(breaker.lapsed_at for breaker in breakers)
+        again = stand(replace(view, case=judged_case(finding), record=record, lapsed=ends))
         return finding if again.notice == finding.notice else again
     if finding.step.name not in {*NOTICES, StepName.NONE} or not may_act(case):
         return finding
-    record = replace(record, notice=finding.notice)
-    if not acting and plan.has_announced_action(case, record, now):
+    if not acting and plan.has_announced_action(view):
         return finding
     latest = max(jump.since for jump in jumps if jump.since)
     protections = jumps[0].protections and f"and {jumps[0].protections}"
@@ -139,7 +141,7 @@ def after_jumps(
     }
     is_dated = finding.notice is not None and finding.notice.action is not None
     undated = replace(judged_case(finding), blocked=blocked)
-    return stand(undated, replace(record, notice=None) if is_dated else record, snoozes, now, announces=acting)
+    return stand(with_notice(replace(view, case=undated), None if is_dated else finding.notice))
 
 
 def _with_no_step(finding: Finding, because: str) -> Finding:

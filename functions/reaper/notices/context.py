@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 
-from reaper import idle_period
 from reaper.case import Coverage
 from reaper.coverage import add_failure_row, failure_row
 from reaper.errors import CloudError, ReaperError, SettingsError
@@ -24,6 +23,7 @@ from reaper.notices.message import Audience
 from reaper.policy import secret_grants
 from reaper.policy.channel_settings import Room
 from reaper.policy.schema import Policy
+from reaper.record import last_notice_at
 from reaper.snooze import links
 from reaper.snooze.links import LinkSigner
 from reaper.stores import secret_store
@@ -190,7 +190,7 @@ def _hours_history(findings: Iterable[Finding], ledger: Ledger) -> tuple[dict[st
     history: dict[str, str] = {}
     errors: list[ReaperError] = []
     for finding in findings:
-        resource_id, last = finding.case.resource.id, idle_period.last_notice_at(finding.notice)
+        resource_id, last = finding.case.resource.id, last_notice_at(finding.notice)
         if last is None or finding.step.name is not StepName.REMIND or not (finding.announced and finding.announced.by_hours):
             continue
         try:

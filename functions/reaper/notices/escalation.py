@@ -10,7 +10,6 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
-from reaper import idle_period
 from reaper.case import may_act
 from reaper.coverage import own_row
 from reaper.errors import ReaperError
@@ -31,7 +30,7 @@ from reaper.policy.schema import Escalate
 from reaper.policy.tags import tag_values
 from reaper.policy.values import ADMINS, TAG_ADDRESSEE
 from reaper.prices import price_basis
-from reaper.record import Notice, Record
+from reaper.record import Notice, Record, dated_ahead_because
 from reaper.text import count_noun, tidy_line
 
 
@@ -108,7 +107,7 @@ def _is_due(finding: Finding, escalate: Escalate, mails: NoticeRound) -> bool:
         # While an idle share is unusual, only what is reminded in this very run is escalated.
         and (step is StepName.REMIND or (step is StepName.NONE and not has_jumped))
         and may_act(finding.case)
-        and not idle_period.dated_ahead_because(finding.record or Record(), mails.context.clock())
+        and not dated_ahead_because(finding.record or Record(), mails.context.clock())
     )
 
 
@@ -150,7 +149,7 @@ def _still_owed(addressee: str, about: Sequence[Finding], mails: NoticeRound) ->
         if not recalled.is_unreadable(*remembered_ids(f.case.resource))
         and recalled.record(f.case.resource.id).notice == f.notice
         and recalled.snoozes(f.case.resource).protections == f.snoozes
-        and not idle_period.dated_ahead_because(recalled.record(f.case.resource.id), mails.context.clock())
+        and not dated_ahead_because(recalled.record(f.case.resource.id), mails.context.clock())
         and addressee not in _notice(f).escalated_to
     ]
     return owed, Part(errors=recalled.errors)

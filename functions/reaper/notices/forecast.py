@@ -12,7 +12,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
-from reaper import idle_period, registry
+from reaper import registry
 from reaper.calendars.adding import MOMENT
 from reaper.calendars.terms import Freeze, Hours
 from reaper.case import wanted_actions
@@ -20,6 +20,7 @@ from reaper.finding import HOURS_A_MONTH, Announcement, Finding, follow_up, is_a
 from reaper.model import Ceiling, Confidence, Mode, Result, Rule, StepName, is_native
 from reaper.notices.message import Audience
 from reaper.policy import office_hours
+from reaper.record import last_notice_at
 from reaper.text import DOLLARS, UTC, Currency, format_clock, format_day, format_time, format_usd
 from reaper.words import PARTICIPLES, grace_words, notice_length, plain_participle
 
@@ -242,7 +243,7 @@ def _hours_sentences(finding: Finding, said: Announcement, hours: Hours, context
     if said.forced_at:
         at = format_time(said.forced_at, hours.tz)
         return f"Its office hours, {named}, have ended. It {become} on or after {at}, even if it is in use."
-    last = idle_period.last_notice_at(finding.notice) or now
+    last = last_notice_at(finding.notice) or now
     # The summary is the last mail of its day, and so has to say what a notice of the same day says.
     stops = f"{'is' if mode.acts else 'can be'} {participle(finding, StepName.STOP)}"
     even = f" Outside them it {stops}, even while it is in use." if hours.force and StepName.START in finding.case.blocked else ""

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from reaper import idle_period
 from reaper.case import Coverage
 from reaper.coverage import failure_row, own_row
 from reaper.errors import CloudError, ReaperError, Reason
@@ -27,9 +26,10 @@ from reaper.notices.message import MAX_SUBJECT, Audience, Card, Message, is_deli
 from reaper.notices.owner_notice import owner_notices
 from reaper.pending import intents
 from reaper.planning import accepted
-from reaper.record import Act, Correction, Record, after_action, snoozed_because, with_result
+from reaper.record import Act, Correction, Record, after_action, dated_ahead_because, last_notice_at, snoozed_because, with_result
 from reaper.report.run_report import with_record
 from reaper.text import count_noun, format_time, tidy_line
+from reaper.view import View
 
 SUMMARY_SENT = "its summary was sent since this was decided, or it no longer counts"
 NO_ADDRESS = "no address is allowed for it; see owners.domains and owners.fallback"
@@ -189,7 +189,9 @@ def record_action_told(finding: Finding, act: Act, receipt: str, mails: NoticeRo
         if not is_open and record.act and record.act.result is None and outcome.begun:  # the executor couldn't write it
             why = outcome.because or outcome.error or ""
             record = with_result(record, outcome.result, why, outcome.part_done)
-        record = accepted.after_action_mail(finding.case, record, action, receipt, now) if action else record
+        record = (
+            accepted.after_action_mail(View(case=finding.case, now=now, record=record), action, receipt) if action else record
+        )
         told_run = record.told_run if is_open else act.run
         return replace(record, act=record.act and replace(record.act, told_at=now), told_run=told_run)
 
@@ -231,7 +233,7 @@ def _changed_because(finding: Finding, recalled: Recalled, mails: NoticeRound) -
     if recalled.is_unreadable(*remembered_ids(case.resource)):
         return "its ledger record can't be read, and it may be snoozed"
     record, snoozes = recalled.record(case.resource.id), recalled.snoozes(case.resource)
-    if because := idle_period.dated_ahead_because(record, now):
+    if because := dated_ahead_because(record, now):
         return because
     if because := snoozed_because(snoozes, case.resource.created, now):
         return because
@@ -243,7 +245,7 @@ def _changed_because(finding: Finding, recalled: Recalled, mails: NoticeRound) -
     changed_by_this_run = record.act is not None and record.act.run == mails.run.id
     if changed_by_this_run or record.version == decided.record_version:
         return None
-    last = idle_period.last_notice_at(record.notice)  # a conclude that ran before may have sent this very notice
+    last = last_notice_at(record.notice)  # a conclude that ran before may have sent this very notice
     return NOTIFIED if last and last >= mails.now else CHANGED
 
 
@@ -261,9 +263,11 @@ def _remember(finding: Finding, receipt: str | None, mails: NoticeRound) -> Part
         if receipt is None and record.version != decided.record_version and not is_action(finding):
             return record
         announces = mails.run.mode.announces
-        new = accepted.after_judging(judged, record, snoozes, mails.now, announces=announces)
+        seen = View(case=judged, now=mails.now, record=record, snoozes=snoozes, announces=announces)
+        new = accepted.after_judging(seen)
         if receipt and finding.step.name in NOTICES:
-            new = accepted.after_notice(finding.case, new, finding.step, receipt, accepted_at, acting=announces)
+            told = replace(seen, case=finding.case, now=accepted_at, record=new)
+            new = accepted.after_notice(told, finding.step, receipt)
         return after_action(new) if finding.outcome.already_done else new
 
     try:  # what is unreadable among the known raises, too
@@ -310,7 +314,7 @@ def _waiting_by_address(mails: NoticeRound) -> dict[str, list[_Wrong]]:
     owners, waiting = mails.context.policy.owners, defaultdict(list)
     for finding in mails.findings.values():
         record = finding.record
-        if record is None or record.correction is None or idle_period.dated_ahead_because(record, mails.context.clock()):
+        if record is None or record.correction is None or dated_ahead_because(record, mails.context.clock()):
             continue
         addressee = record.correction.to or ""
         address = addressee if is_deliverable(addressee, owners.domains, owners.fallback) else owners.fallback

@@ -9,7 +9,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
-from reaper import idle_period
 from reaper.case import Case, Owner
 from reaper.errors import CloudError, Reason
 from reaper.finding import Finding, Outcome, Step
@@ -19,7 +18,8 @@ from reaper.model import Ceiling, Resource, Result, Rule, State, StepName, Targe
 from reaper.pending import intents
 from reaper.planning import possible_actions
 from reaper.planning.standing import with_follow_ups
-from reaper.record import Act, Record, closed_unknown, is_interrupted, is_unfinished, left_stopped
+from reaper.record import Act, Record, closed_unknown, dated_ahead_because, is_interrupted, is_unfinished, left_stopped
+from reaper.view import View
 
 OPEN_TARGETS_ROW, OPEN_TARGETS = "open targets", tuple[TargetText, ...]
 """The named row with the targets that may have an action which isn't settled, or which its owner doesn't know of."""
@@ -115,11 +115,15 @@ def settle_target(
     `cases`: what is listed there, by comparable ID. The run's own actions stay open: if a workflow repeats decide, they may be under way. Nothing
     is done about a record that is dated ahead, until that is past.
     """
-    records = {id_: record for id_, record in recalled.readable.items() if not idle_period.dated_ahead_because(record, now)}
+    records = {id_: record for id_, record in recalled.readable.items() if not dated_ahead_because(record, now)}
     closing = [id_ for id_, record in records.items() if is_unfinished(record, run_id) and not is_interrupted(record)]
     changed = {id_: update_record(ledger, id_, closed_unknown, now, records[id_]) for id_ in closing}
     for id_, case in cases.items():
-        if id_ in records and (act := records[id_].act) and possible_actions.is_left_stopped(case, records[id_]):
+        if (
+            id_ in records
+            and (act := records[id_].act)
+            and possible_actions.is_left_stopped(View(case=case, now=now, record=records[id_]))
+        ):
             changed[id_] = intents.update_intent(ledger, act, left_stopped, now)
     if changed:
         recalled = recalled.with_newer(ledger.recall(changed, now))

@@ -3,38 +3,34 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime
 
-from reaper import idle_period
 from reaper.case import Case, is_stopped_by_hours, may_act
 from reaper.finding import Step
 from reaper.model import AnnouncedAction, State, StepName
-from reaper.planning import dates, possible_actions
+from reaper.planning import dates, idle_period, possible_actions
 from reaper.planning.valid_notice import without_void_notice
 from reaper.policy import owners
-from reaper.record import Claim, Notice, Record, Snooze, Snoozes
+from reaper.record import Claim, Notice, Record, Snooze, dated_ahead_because
+from reaper.view import View
 
 
-def after_notice(case: Case, record: Record, step: Step, receipt: str, now: datetime, *, acting: bool = True) -> Record:
+def after_notice(view: View, step: Step, receipt: str) -> Record:
     """The record once a channel has accepted a warning or a reminder, with the action it announced.
 
     A reminder moves no date, except that a later one that it named, because of a freeze or of a stop in use, stands.
     """
+    case, record, now = view.case, view.record, view.now
     if step.name is StepName.WARN:
-        return _after_warning(case, record, receipt, now, acting)
+        return _after_warning(view, receipt)
     if step.name is not StepName.REMIND:
         return record
     notice = record.notice or Notice()
-    action = possible_actions.strongest_action(case, now) if acting else None
-    is_enrolled = dates.enrolled_since(case, record.notice) is not None
+    action = possible_actions.strongest_action(view) if view.announces else None
+    is_enrolled = dates.enrolled_since(view) is not None
     announced = AnnouncedAction.HOURS if is_enrolled else AnnouncedAction(action) if action else None
     # Summaries of office hours don't count. A write whose reply was lost is repeated, and counts once.
     is_new = not is_enrolled and notice.reminded_at != now
-    named = (
-        dates.forced_stop_at(case, record.notice, now)
-        if is_enrolled
-        else action and dates.reminded_at(case, record.notice, now, action)
-    )
+    named = dates.forced_stop_at(view) if is_enrolled else action and dates.reminded_at(view, action)
     reminded = replace(
         notice,
         reminded_at=now,
@@ -45,18 +41,19 @@ def after_notice(case: Case, record: Record, step: Step, receipt: str, now: date
         shape=notice.shape if is_enrolled else idle_period.shape(case.resource),
         not_before=named if named and named > now else notice.not_before,
     )
-    return replace(record, notice=reminded, claim=None if is_enrolled else _claim(case, now))
+    return replace(record, notice=reminded, claim=None if is_enrolled else _claim(view))
 
 
-def _claim(case: Case, now: datetime) -> Claim | None:
-    """The time that a notice at `now` calls idle. Late metrics may yet prove it wrong."""
-    if case.verdict.state is not State.IDLE:
+def _claim(view: View) -> Claim | None:
+    """The time that a notice at that moment calls idle. Late metrics may yet prove it wrong."""
+    if view.case.verdict.state is not State.IDLE:
         return None
-    return Claim(since=idle_period.proven_idle_since(case, now), until=now, to=case.owner.address)
+    return Claim(since=idle_period.proven_idle_since(view), until=view.now, to=view.case.owner.address)
 
 
-def _after_warning(case: Case, record: Record, receipt: str, now: datetime, acting: bool) -> Record:
-    action, hours = possible_actions.strongest_action(case, now) if acting else None, case.rule.hours
+def _after_warning(view: View, receipt: str) -> Record:
+    case, now, hours = view.case, view.now, view.case.rule.hours
+    action = possible_actions.strongest_action(view) if view.announces else None
     enrols = action is not None and hours is not None and is_stopped_by_hours(case)
     warned = Notice(
         warned_at=now,
@@ -67,12 +64,13 @@ def _after_warning(case: Case, record: Record, receipt: str, now: datetime, acti
         not_before=dates.earliest_action_at(case, now, action) if action else None,
         hours=dates.hours_digest(hours) if enrols and hours else None,
     )
-    warned_record = replace(record, notice=warned, claim=None if enrols else _claim(case, now))
-    return _with_state(case, warned_record, warned_record, now)
+    record = replace(view.record, notice=warned, claim=None if enrols else _claim(view))
+    return _with_state(replace(view, record=record), warned)
 
 
-def after_action_mail(case: Case, record: Record, action: StepName, receipt: str, now: datetime) -> Record:
+def after_action_mail(view: View, action: StepName, receipt: str) -> Record:
     """The record once a channel has accepted the mail about an action: it is the notice of what follows, the rest or a delete by `then`."""
+    case, record, now = view.case, view.record, view.now
     notice = Notice(
         warned_at=now,
         receipt=receipt,
@@ -83,35 +81,36 @@ def after_action_mail(case: Case, record: Record, action: StepName, receipt: str
     return replace(record, notice=notice, act=record.act and replace(record.act, told_at=now))
 
 
-def after_judging(case: Case, record: Record, snoozes: Snoozes, now: datetime, *, announces: bool = True) -> Record:
-    """The record once this verdict is known; equal to `record` if nothing needs to be written. `announces`: see `void_because`.
+def after_judging(view: View) -> Record:
+    """The record once this verdict is known; equal to that of the view if nothing needs to be written.
 
     A notice that this look shows to be void is removed. Use, change and protection end the idle period. `unknown` and free resources leave it as
-    it was. Pass the case as judged, before `with_snooze`, so that an idle period lasts through a snooze. Actions and manifests are never
+    it was. Its case is the one judged, before `with_snooze`, so that an idle period lasts through a snooze. Actions and manifests are never
     touched. Otherwise a row that is dated ahead stays, so that later runs see it.
     """
-    stored, record = record, without_void_notice(case, record, snoozes, now, announces=announces)
-    if record == stored and idle_period.dated_ahead_because(stored, now):
+    case, stored, valid = view.case, view.record, without_void_notice(view)
+    if valid.record == stored and dated_ahead_because(stored, view.now):
         return stored
-    record = _with_state(case, stored, record, now)
+    record = _with_state(valid, stored.notice)
+    view = replace(view, record=record)
     is_in_use = case.verdict.state is State.ACTIVE or (case.rule.protected_because and not case.rule.in_doubt)
-    case, since = idle_period.since_own_call(case, record, now), record.idle_since
+    view, since = idle_period.since_own_call(view), record.idle_since
     # What is merely too young for its rule is still idle, as far as the record is concerned.
-    if is_in_use or (since and case.verdict.state is State.YOUNG and idle_period.has_ended(case, record, since, now)):
+    if is_in_use or (since and view.case.verdict.state is State.YOUNG and idle_period.has_ended(view, since)):
         notice = record.notice and replace(record.notice, reminders=0, escalated_at=None, escalated_to=())  # another series
         return replace(record, notice=notice, idle_since=None, seen_idle_at=None)
-    return idle_period.seen_idle(case, record, now) if may_act(case) else record
+    return idle_period.seen_idle(view) if may_act(view.case) else record
 
 
-def _with_state(case: Case, noticed: Record, record: Record, now: datetime) -> Record:
-    """The record with a state other than idle, for the page of its notice. `noticed`: the same while that may still have been open."""
-    state = case.verdict.state
+def _with_state(view: View, notice: Notice | None) -> Record:
+    """The record with a state other than idle, for the page of its notice: that which may still have been open."""
+    record, verdict, state = view.record, view.case.verdict, view.case.verdict.state
     if state is State.IDLE:
         return replace(record, state=None, state_at=None)
-    if noticed.notice is None or state is record.state:
+    if notice is None or state is record.state:
         return record
-    used_at = case.verdict.last_busy if state is State.ACTIVE else None
-    return replace(record, state=state, state_at=used_at or now)
+    used_at = verdict.last_busy if state is State.ACTIVE else None
+    return replace(record, state=state, state_at=used_at or view.now)
 
 
 def snooze_after_judging(case: Case, snooze: Snooze) -> Snooze:

@@ -8,47 +8,39 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from reaper import idle_period, registry
+from reaper import registry
 from reaper.case import Blocked, Case, may_act, wanted_actions
 from reaper.duration import format_duration
 from reaper.finding import Step
 from reaper.model import ENDING_ACTIONS, Confidence, NextAction, State, StepName
 from reaper.planning import dates, reasons
 from reaper.planning.possible_actions import is_proven_enough, is_unconfirmed, manual_start_at, strongest_action
-from reaper.record import Record
+from reaper.record import dated_ahead_because
 from reaper.text import DOLLARS, Currency, format_usd
+from reaper.view import View
 from reaper.words import frozen_because, grace_words, notice_length
 
 
 def next_action(
-    case: Case,
-    record: Record,
-    now: datetime,
-    blocked: Step | None = None,
-    currency: Currency = DOLLARS,
-    notice_at: datetime | None = None,
+    view: View, blocked: Step | None = None, currency: Currency = DOLLARS, notice_at: datetime | None = None
 ) -> NextAction | None:
     """What the policy leads to; None unless it is idle under a policy that allows a stop or delete.
 
     `blocked`: the step that replaces whatever is due: a hold, which leaves the date as it is, or that of a resource that couldn't be decided.
     `currency`: that of amounts in sentences. `notice_at`: when a notice that is still missing would be sent, if not now.
     """
-    wanted = wanted_actions(case)
+    case, now, wanted = view.case, view.now, wanted_actions(view.case)
     if not wanted or not may_act(case):
         return None
-    action = strongest_action(case, now)
+    action = strongest_action(view)
     if action is None:
         wished = next((name for name in wanted if name in case.blocked), wanted[0])
         return _next(case, wished, None, _blocked_because(case, wished, currency))
-    due = dates.action_due_at(case, record, now)
+    due = dates.action_due_at(view)
     if blocked:
         held_since = max(due, now) if due and blocked.name is StepName.HOLD else None
         return _next(case, action, held_since, blocked.because)
-    waits = (
-        reasons.unconfirmed_because(record.act)
-        if is_unconfirmed(record.act, now)
-        else idle_period.dated_ahead_because(record, now)
-    )
+    waits = reasons.unconfirmed_because(view) if is_unconfirmed(view) else dated_ahead_because(view.record, now)
     if waits := waits or (frozen_because(case.rule, now) if case.rule.waits_because else None):
         return _next(case, action, None, waits)
     if due is None:
@@ -57,7 +49,7 @@ def next_action(
         because = "; ".join(filter(None, (f"notice first, grace {words}", frozen_because(case.rule, now))))
         return _next(case, action, dates.earliest_action_at(case, notice_at or now, action), because)
     # Not in a freeze, not within office hours, nor while a start outside them is respected.
-    started, at = manual_start_at(case, now), max(due, now)
+    started, at = manual_start_at(view), max(due, now)
     at = max(at, started + case.rule.hours.override) if started and case.rule.hours else at
     return _next(case, action, dates.first_allowed_at(case, at), frozen_because(case.rule, now))
 

@@ -10,14 +10,15 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from hashlib import sha256
 
-from reaper import idle_period
 from reaper.calendars.adding import add_business_days, add_length
 from reaper.calendars.terms import Hours
 from reaper.case import Case, is_stopped_by_hours, may_act
 from reaper.model import Ceiling, StepName
+from reaper.planning import idle_period
 from reaper.planning.possible_actions import ACTION_STRENGTH, is_forced, is_proven_enough, manual_start_at, strongest_action
 from reaper.policy import office_hours
-from reaper.record import Notice, Record, Snoozes, is_about_hours
+from reaper.record import is_about_hours, last_notice_at
+from reaper.view import View
 from reaper.words import notice_length
 
 FORCED_NOTICE = timedelta(hours=1)
@@ -46,25 +47,25 @@ def first_allowed_at(case: Case, at: datetime) -> datetime:
         at = closing
 
 
-def valid_notice_at(case: Case, record: Record, now: datetime) -> datetime | None:
+def valid_notice_at(view: View) -> datetime | None:
     """The time of the warning about the present idle period, from which a grace period counts. None if no warning counts, or if a gap in the
-    proof leaves open whether it was about this period. The record is one without void notices (`valid_notice`), here and in the rest.
+    proof leaves open whether it was about this period. The view is one without void notices (`valid_notice`), here and in the rest.
     """
-    warned = record.notice.warned_at if record.notice else None
-    if warned is None or not may_act(case):
+    warned = view.record.notice.warned_at if view.record.notice else None
+    if warned is None or not may_act(view.case):
         return None
-    changed_at = idle_period.own_change_at(case, record) or warned
-    return warned if max(warned, changed_at) >= idle_period.idle_period_start(case, record, now) else None
+    changed_at = idle_period.own_change_at(view) or warned
+    return warned if max(warned, changed_at) >= idle_period.idle_period_start(view) else None
 
 
-def action_due_at(case: Case, record: Record, now: datetime) -> datetime | None:
-    """When `strongest_action(case)` falls due; None if no notice of this idle period announced it or a stronger one."""
-    action = strongest_action(case, now)
+def action_due_at(view: View) -> datetime | None:
+    """When `strongest_action` falls due; None if no notice of this idle period announced it or a stronger one."""
+    case, action = view.case, strongest_action(view)
     if action is None:
         return None
     if is_stopped_by_hours(case):
-        return _hours_due_at(case, record.notice, now)
-    warned, notice = valid_notice_at(case, record, now), record.notice
+        return _hours_due_at(view)
+    warned, notice = valid_notice_at(view), view.record.notice
     if warned is None or notice is None:
         return None
     more = ACTION_STRENGTH.get(notice.action or "", 0) - ACTION_STRENGTH[action]
@@ -74,23 +75,24 @@ def action_due_at(case: Case, record: Record, now: datetime) -> datetime | None:
     return max(earliest_action_at(case, warned, action), notice.not_before or warned)
 
 
-def reminded_at(case: Case, notice: Notice | None, now: datetime, action: StepName) -> datetime | None:
+def reminded_at(view: View, action: StepName) -> datetime | None:
     """The date that a reminder names; None without a first notice. An action never comes before it, even if a freeze is lifted since."""
+    notice = view.record.notice
     if notice is None or notice.warned_at is None:
         return None
-    announced = max(notice.not_before or notice.warned_at, earliest_action_at(case, notice.warned_at, action))
-    return add_length(max(announced, now), timedelta(), case.rule.freezes)
+    announced = max(notice.not_before or notice.warned_at, earliest_action_at(view.case, notice.warned_at, action))
+    return add_length(max(announced, view.now), timedelta(), view.case.rule.freezes)
 
 
-def forced_stop_at(case: Case, notice: Notice | None, now: datetime) -> datetime | None:
+def forced_stop_at(view: View) -> datetime | None:
     """When it is stopped although it is in use, if its owner is notified now; None if not today, which needs another notice."""
-    hours, enrolled_at = case.rule.hours, enrolled_since(case, notice)
-    if hours is None or notice is None or enrolled_at is None or is_proven_enough(case):
+    rule, enrolled_due = view.case.rule, _enrolled_due_at(view)
+    if rule.hours is None or enrolled_due is None or is_proven_enough(view.case):
         return None
-    if not is_forced(case, now) or manual_start_at(case, now) or case.rule.waits_because:
+    if not is_forced(view) or manual_start_at(view) or rule.waits_because:
         return None
-    due = first_allowed_at(case, max(_enrolled_due_at(case, notice, enrolled_at), now + min(case.rule.grace, FORCED_NOTICE)))
-    return due if office_hours.is_same_day(hours, due, now) else None
+    due = first_allowed_at(view.case, max(enrolled_due, view.now + min(rule.grace, FORCED_NOTICE)))
+    return due if office_hours.is_same_day(rule.hours, due, view.now) else None
 
 
 def hours_digest(hours: Hours) -> str:
@@ -101,21 +103,21 @@ def hours_digest(hours: Hours) -> str:
     return sha256(named.encode()).hexdigest()[:16]
 
 
-def enrolled_since(case: Case, notice: Notice | None) -> datetime | None:
+def enrolled_since(view: View) -> datetime | None:
     """When its present owner was first notified of the present hours; None if no enrolment counts."""
-    hours = case.rule.hours
-    if notice is None or hours is None or not is_stopped_by_hours(case) or case.rule.action.rank < Ceiling.STOP.rank:
+    notice, hours = view.record.notice, view.case.rule.hours
+    if notice is None or hours is None or not is_stopped_by_hours(view.case) or view.case.rule.action.rank < Ceiling.STOP.rank:
         return None
     is_enrolled = is_about_hours(notice) and notice.hours == hours_digest(hours)
     return notice.warned_at if is_enrolled else None
 
 
-def next_summary_at(case: Case, notice: Notice | None, now: datetime) -> datetime | None:
+def next_summary_at(view: View) -> datetime | None:
     """When the weekly summary is due, or a void enrolment may be replaced; None without an enrolment, or if a wrong clock dated it far ahead."""
-    last = idle_period.last_notice_at(notice)
-    if last is None or last > now + case.rule.remind_every or not is_about_hours(notice):
+    last = last_notice_at(view.record.notice)
+    if last is None or last > view.now + view.case.rule.remind_every or not is_about_hours(view.record.notice):
         return None
-    return next_reminder_at(case, last)
+    return next_reminder_at(view.case, last)
 
 
 def next_reminder_at(case: Case, last: datetime) -> datetime:
@@ -123,29 +125,30 @@ def next_reminder_at(case: Case, last: datetime) -> datetime:
     return last + case.rule.remind_every - min(CLOCK_JITTER, case.rule.remind_every / 10)
 
 
-def is_summary_due(case: Case, notice: Notice | None, snoozes: Snoozes, now: datetime) -> bool:
+def is_summary_due(view: View) -> bool:
     """Whether the weekly summary of a valid enrolment is due and no snooze is in effect."""
-    summary_at, until = next_summary_at(case, notice, now), snoozes.own.until
-    is_snoozed = until is not None and until > now
-    return not is_snoozed and summary_at is not None and now >= summary_at and enrolled_since(case, notice) is not None
+    summary_at, until = next_summary_at(view), view.snoozes.own.until
+    is_snoozed = until is not None and until > view.now
+    return not is_snoozed and summary_at is not None and view.now >= summary_at and enrolled_since(view) is not None
 
 
-def _hours_due_at(case: Case, notice: Notice | None, now: datetime) -> datetime | None:
+def _hours_due_at(view: View) -> datetime | None:
     """When office hours stop it: after its enrolment's grace, and while it is in use also after a notice of the same day."""
-    hours, last = case.rule.hours, idle_period.last_notice_at(notice)
-    enrolled_at = enrolled_since(case, notice)
-    if hours is None or notice is None or enrolled_at is None or last is None:
+    hours, last, due = view.case.rule.hours, last_notice_at(view.record.notice), _enrolled_due_at(view)
+    if hours is None or due is None or last is None:
         return None
-    due = _enrolled_due_at(case, notice, enrolled_at)
-    if is_proven_enough(case):
+    if is_proven_enough(view.case):
         return due
     # A weekly summary in the daytime doesn't say that it is stopped even while in use.
-    closed = office_hours.closed_since(hours, now)
-    was_told = last == enrolled_at or (closed is not None and last >= closed)
-    return (
-        max(due, last + min(case.rule.grace, FORCED_NOTICE)) if was_told and office_hours.is_same_day(hours, last, now) else None
-    )
+    closed = office_hours.closed_since(hours, view.now)
+    was_told = last == enrolled_since(view) or (closed is not None and last >= closed)
+    is_of_today = was_told and office_hours.is_same_day(hours, last, view.now)
+    return max(due, last + min(view.case.rule.grace, FORCED_NOTICE)) if is_of_today else None
 
 
-def _enrolled_due_at(case: Case, notice: Notice, enrolled_at: datetime) -> datetime:
-    return max(earliest_action_at(case, enrolled_at, StepName.STOP), notice.not_before or enrolled_at)
+def _enrolled_due_at(view: View) -> datetime | None:
+    """When its enrolment lets office hours stop it; None if none counts."""
+    notice, enrolled_at = view.record.notice, enrolled_since(view)
+    if notice is None or enrolled_at is None:
+        return None
+    return max(earliest_action_at(view.case, enrolled_at, StepName.STOP), notice.not_before or enrolled_at)

@@ -6,66 +6,59 @@ the action, or can't be read, doesn't.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from reaper import idle_period
 from reaper.calendars.adding import add_length
 from reaper.case import Case, is_stopped_by_hours
 from reaper.model import AnnouncedAction, Ceiling, State
-from reaper.planning import dates, possible_actions
-from reaper.record import MAX_CLOCK_SKEW, Notice, Record, Snooze, Snoozes, is_about_hours, is_recreated
+from reaper.planning import dates, idle_period, possible_actions
+from reaper.record import MAX_CLOCK_SKEW, Notice, Snooze, dated_ahead_because, is_about_hours, is_recreated, last_notice_at
+from reaper.view import View, with_notice
 
 DATED_AHEAD = "it is dated ahead of this run's clock"
-Ends = Sequence[datetime | None]
 
 
-def without_void_notice(
-    case: Case, record: Record, snoozes: Snoozes, now: datetime, *, announces: bool = False, lapsed: Ends = ()
-) -> Record:
-    """The record with its notice only if that counts. Its arguments are those of `void_because`.
+def without_void_notice(view: View) -> View:
+    """The view with its notice only if that counts.
 
     The time of a void enrolment stays, and decides when the next one may be sent. So does a notice that is merely dated ahead: it shows that a
     clock is wrong. Those who got a notice that is proven wrong are owed a message.
     """
-    record = idle_period.without_wrong_notice(case, record, now)
-    because = void_because(case, record, snoozes, now, announces=announces, lapsed=lapsed)
-    if not because or (because == DATED_AHEAD and idle_period.dated_ahead_because(record, now)):
-        return record
-    if record.notice and is_about_hours(record.notice):
-        return replace(record, notice=replace(record.notice, hours=idle_period.VOID_ENROLMENT))
-    return replace(record, notice=None)
+    view = replace(view, record=idle_period.without_wrong_notice(view))
+    because, notice = void_because(view), view.record.notice
+    if not because or (because == DATED_AHEAD and dated_ahead_because(view.record, view.now)):
+        return view
+    is_enrolment = notice is not None and is_about_hours(notice)
+    return with_notice(view, replace(notice, hours=idle_period.VOID_ENROLMENT) if notice and is_enrolment else None)
 
 
-def void_because(
-    case: Case, record: Record, snoozes: Snoozes, now: datetime, *, announces: bool = False, lapsed: Ends = ()
-) -> str | None:
+def void_because(view: View) -> str | None:
     """Why the last notice doesn't count for this case; None if it counts, or if there is none.
 
-    It is void by what came after its last mail, an enrolment by what came after its first. `announces`: the run announces actions, so that
-    its rule matters. `lapsed`: when jumps of the idle share ended in its place.
+    It is void by what came after its last mail, an enrolment by what came after its first. Its rule matters if the run announces actions.
     """
-    notice = record.notice
-    last = idle_period.last_notice_at(notice)
+    case, notice = view.case, view.record.notice
+    last = last_notice_at(notice)
     sent = notice.warned_at if notice and is_about_hours(notice) else last
     if notice is None or last is None or sent is None:
         return None
-    because = _taken_away_because(case, notice, sent, snoozes, now)
-    if not because and announces:
+    because = _taken_away_because(view, notice, sent)
+    if not because and view.announces:
         because = _not_allowed_because(case, notice)
     # A resource with office hours is used every day, and one mail about it is enough for a while.
     by_hours = is_stopped_by_hours(case) and notice.action is None
     if not because and not by_hours and not is_about_hours(notice):
-        because = _idle_period_over_because(case, record, sent, now)
-        if notice.action is not None and any(at and at > sent for at in lapsed):
+        because = _idle_period_over_because(view, notice, sent)
+        if notice.action is not None and any(at and at > sent for at in view.lapsed):
             because = "an idle share that had jumped is usual again"
-    return because or (DATED_AHEAD if last > now + MAX_CLOCK_SKEW else None)
+    return because or (DATED_AHEAD if last > view.now + MAX_CLOCK_SKEW else None)
 
 
-def _taken_away_because(case: Case, notice: Notice, sent: datetime, snoozes: Snoozes, now: datetime) -> str | None:
+def _taken_away_because(view: View, notice: Notice, sent: datetime) -> str | None:
     """What voids every notice: its age, another resource or owner, or a protection that began or ended."""
-    rule, last = case.rule, idle_period.last_notice_at(notice) or sent
+    case, snoozes, now = view.case, view.snoozes, view.now
+    rule, last = case.rule, last_notice_at(notice) or sent
     if case.resource.created and case.resource.created > sent:
         return "it was about an earlier resource with this ID"
     # Without its tags and a whole look, another person may only seem to own it.
@@ -95,11 +88,11 @@ def _not_allowed_because(case: Case, notice: Notice) -> str | None:
     return None if is_allowed else "its rule or tags don't allow what it announced"
 
 
-def _idle_period_over_because(case: Case, record: Record, sent: datetime, now: datetime) -> str | None:
+def _idle_period_over_because(view: View, notice: Notice, sent: datetime) -> str | None:
     """What voids a notice of idleness, but no enrolment."""
-    if case.verdict.state is State.ACTIVE or idle_period.has_ended(case, record, sent, now):
+    if view.case.verdict.state is State.ACTIVE or idle_period.has_ended(view, sent):
         return "it was used or changed since"
-    told, present = record.notice and record.notice.shape, idle_period.shape(case.resource)
+    told, present = notice.shape, idle_period.shape(view.case.resource)
     is_unread = present is None and told != idle_period.NATIVE
     return "its settings were others then" if told not in {None, present} and not is_unread else None
 

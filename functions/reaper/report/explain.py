@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from difflib import get_close_matches
 
-from reaper import idle_period
 from reaper.case import Evidence, Price, wanted_actions
 from reaper.duration import format_duration
 from reaper.finding import Finding, FinishedRun, Report
@@ -20,7 +19,7 @@ from reaper.pending import lookup
 from reaper.policy import office_hours, rules
 from reaper.policy.schema import Policy
 from reaper.policy.tags import TAG_PREFIX
-from reaper.record import NO_RECORD, NO_SNOOZES, Notice, Record, Snooze
+from reaper.record import NO_RECORD, NO_SNOOZES, Notice, Record, Snooze, last_notice_at
 from reaper.report.coverage_map import place_text
 from reaper.report.json import finding_json, utc_text
 from reaper.report.saved import SavedFinding, SavedReport, SavedRun
@@ -269,7 +268,7 @@ def _notice_text(notice: Notice) -> str | None:
 
 
 def _date_lines(finding: Finding, known: ExplainContext) -> Iterator[str]:
-    last = idle_period.last_notice_at(known.records.get(finding.case.resource.id, NO_RECORD).notice)
+    last = last_notice_at(known.records.get(finding.case.resource.id, NO_RECORD).notice)
     if last and finding.step.name is StepName.NONE and finding.next:
         reminder = last + finding.case.rule.remind_every
         wait = format_duration(max(timedelta(), reminder - known.now))

@@ -14,13 +14,11 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple
 
-from reaper import idle_period
 from reaper.case import Case, Price
 from reaper.finding import Finding, is_done
-from reaper.idle_period import CONFIRM_WITHIN
 from reaper.model import ENDING_ACTIONS, BilledPart, Result, State, StepName, Target
 from reaper.policy.tags import tag_values
-from reaper.record import NO_RECORD, NO_SNOOZES, Record, Snooze, is_about_hours
+from reaper.record import CONFIRM_WITHIN, NO_RECORD, NO_SNOOZES, STOPPING_FOR, Record, Snooze, is_about_hours, last_notice_at
 
 Parts = tuple[BilledPart, ...] | None
 
@@ -125,7 +123,7 @@ def await_prompted(finding: Finding, tag_keys: Collection[str], horizon: timedel
     """
     case, notice = finding.case, finding.notice
     usd = max(0.0, round(finding.case.price.usd_per_hour - case.excess_usd_per_hour, 6)) if finding.case.price else None
-    at = idle_period.last_notice_at(notice)
+    at = last_notice_at(notice)
     may_wait = case.verdict.state is State.IDLE and not case.resource.host_id and case.resource.stop_by != "native"
     if not may_wait or at is None or usd == 0 or is_about_hours(notice):
         return None
@@ -202,7 +200,7 @@ def _ended_by_reaper_at(saving: Saving, look: Look) -> datetime | None:
     if act is not None or called_at is None or called_at <= saving.called_at:
         return None
     times = (look.case.resource.changed, look.case.resource.created) if look.case else ()
-    return min([called_at, *(t for t in times if t and t > saving.called_at + idle_period.STOPPING_FOR)])
+    return min([called_at, *(t for t in times if t and t > saving.called_at + STOPPING_FOR)])
 
 
 def _count_look(saving: Saving, look: Look) -> Counted:
@@ -213,7 +211,7 @@ def _count_look(saving: Saving, look: Look) -> Counted:
     if case is None:
         return _counted_on(known, look)
     changed_at = case.resource.changed
-    is_changed = changed_at is not None and changed_at > max(own_call_at + idle_period.STOPPING_FOR, saving.looked_at)
+    is_changed = changed_at is not None and changed_at > max(own_call_at + STOPPING_FOR, saving.looked_at)
     # Some kinds note a change whenever a job comes and goes: it is none if its shape is that of the last look.
     is_same = case.resource.fingerprint is not None and saving.fingerprint in {None, case.resource.fingerprint}
     if _is_recreated(case, saving) or (is_changed and not is_same):
@@ -270,7 +268,7 @@ def _is_young_by_reaper(case: Case, own_call_at: datetime, now: datetime) -> boo
     """Whether it is young only because the reaper changed it: since then it was neither used nor recreated."""
     created, age = case.resource.created, now - own_call_at
     is_old = created is not None and now - created >= case.rule.idle_after
-    recent = age < case.rule.idle_after + idle_period.STOPPING_FOR
+    recent = age < case.rule.idle_after + STOPPING_FOR
     return case.verdict.state is State.YOUNG and is_old and recent and not _was_used_since(case, own_call_at)
 
 

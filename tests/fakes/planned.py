@@ -1,0 +1,103 @@
+"""Planning asked about one judged resource: a case, what the ledger has on it, and the time."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from reaper import plan
+from reaper.case import Case
+from reaper.finding import Finding, Step
+from reaper.model import NextAction, StepName
+from reaper.planning import accepted, coming, dates, idle_period, possible_actions, standing, valid_notice
+from reaper.record import NO_SNOOZES, Notice, Record, Snoozes
+from reaper.view import View
+
+
+def viewed(case: Case, now: datetime, record: Record | None = None, snoozes: Snoozes = NO_SNOOZES, **run: Any) -> View:
+    """One resource as planning sees it."""
+    return View(case=case, now=now, record=record or Record(), snoozes=snoozes, **run)
+
+
+def plan_step(case: Case, record: Record, snoozes: Snoozes, now: datetime, **run: Any) -> Step:
+    return plan.plan_step(viewed(case, now, record, snoozes, **run))
+
+
+def stand(case: Case, record: Record, snoozes: Snoozes, now: datetime) -> Finding:
+    return standing.stand(viewed(case, now, record, snoozes))
+
+
+def without_void_notice(case: Case, record: Record, snoozes: Snoozes, now: datetime, **run: Any) -> Record:
+    return valid_notice.without_void_notice(viewed(case, now, record, snoozes, **run)).record
+
+
+def void_because(case: Case, record: Record, snoozes: Snoozes, now: datetime, **run: Any) -> str | None:
+    return valid_notice.void_because(viewed(case, now, record, snoozes, **{"announces": False, **run}))
+
+
+def after_judging(case: Case, record: Record, snoozes: Snoozes, now: datetime, **run: Any) -> Record:
+    return accepted.after_judging(viewed(case, now, record, snoozes, **run))
+
+
+def after_notice(case: Case, record: Record, step: Step, receipt: str, now: datetime, **run: Any) -> Record:
+    return accepted.after_notice(viewed(case, now, record, **run), step, receipt)
+
+
+def after_action_mail(case: Case, record: Record, action: StepName, receipt: str, now: datetime) -> Record:
+    return accepted.after_action_mail(viewed(case, now, record), action, receipt)
+
+
+def next_action(case: Case, record: Record, now: datetime, blocked: Step | None = None) -> NextAction | None:
+    return coming.next_action(viewed(case, now, record), blocked)
+
+
+def action_due_at(case: Case, record: Record, now: datetime) -> datetime | None:
+    return dates.action_due_at(viewed(case, now, record))
+
+
+def valid_notice_at(case: Case, record: Record, now: datetime) -> datetime | None:
+    return dates.valid_notice_at(viewed(case, now, record))
+
+
+def forced_stop_at(case: Case, notice: Notice | None, now: datetime) -> datetime | None:
+    return dates.forced_stop_at(viewed(case, now, Record(notice=notice)))
+
+
+def enrolled_since(case: Case, notice: Notice | None) -> datetime | None:
+    return dates.enrolled_since(viewed(case, notice.warned_at, Record(notice=notice)))
+
+
+def is_summary_due(case: Case, notice: Notice | None, snoozes: Snoozes, now: datetime) -> bool:
+    return dates.is_summary_due(viewed(case, now, Record(notice=notice), snoozes))
+
+
+def is_forced(case: Case, now: datetime) -> bool:
+    return possible_actions.is_forced(viewed(case, now))
+
+
+def may_start(case: Case, record: Record, now: datetime) -> bool:
+    return possible_actions.may_start(viewed(case, now, record))
+
+
+def strongest_action(case: Case, now: datetime) -> StepName | None:
+    return possible_actions.strongest_action(viewed(case, now))
+
+
+def with_snooze(case: Case, snoozes: Snoozes, now: datetime) -> Case:
+    return possible_actions.with_snooze(viewed(case, now, snoozes=snoozes)).case
+
+
+def seen_idle(case: Case, record: Record, now: datetime) -> Record:
+    return idle_period.seen_idle(viewed(case, now, record))
+
+
+def since_own_call(case: Case, record: Record, now: datetime) -> Case:
+    return idle_period.since_own_call(viewed(case, now, record)).case
+
+
+def idle_period_start(case: Case, record: Record, now: datetime) -> datetime:
+    return idle_period.idle_period_start(viewed(case, now, record))
+
+
+def without_wrong_notice(case: Case, record: Record, now: datetime) -> Record:
+    return idle_period.without_wrong_notice(viewed(case, now, record))
