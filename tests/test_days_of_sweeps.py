@@ -16,7 +16,7 @@ from fakes.fake_cloud import STARTABLE
 from fakes.fake_deployment import POLICY, FakeDeployment, finding_of, jumped_places, policy, standing_holds
 from reaper.acting import restore
 from reaper.errors import CloudError
-from reaper.limits import acted, breaker, holds
+from reaper.limits import breaker, holds
 from reaper.model import Mode, Result, State, StepName
 
 KIND = "sagemaker-endpoint"
@@ -427,7 +427,7 @@ def test_an_unreadable_row_of_what_was_acted_on_holds_everything(text: str):
     deployment = deployment_of(1)
     deployment.sweep()
     deployment.now += 2 * HOUR
-    assert deployment.ledger.write_row(acted.acted_row(ACCOUNT), {"document": text}, 0)
+    assert deployment.ledger.write_row(holds.acted_row(ACCOUNT), {"document": text}, 0)
     assert finding_of(deployment.sweep(), "idle-00").step.name is StepName.HOLD
     with pytest.raises(CloudError) as raised:
         holds.read_hold_rows(deployment.ledger, [TARGET], deployment.now)
@@ -502,7 +502,7 @@ def test_no_schedule_exceeds_a_cap_in_any_22_hours(idle: list[int], steps: list[
         deployment.sweep(regions=deployment.regions[:1] if narrow[index] else None)
     times = [when for _, _, when in deployment.cloud.log]
     for start in times:
-        together = sum(start <= when < start + acted.COUNTED_FOR for when in times)
+        together = sum(start <= when < start + holds.COUNTED_FOR for when in times)
         allowed = {"0%": 0, "25%": max(1, len(idle) // 4), "50%": max(1, len(idle) // 2), "100%": 99}[share]
         assert together <= min(most, allowed), Counter(times)
 

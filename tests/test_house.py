@@ -20,7 +20,7 @@ MODULES = {
     for name, folder in PACKAGES.items()
     for path in sorted(folder.rglob("*.py"))
 }
-MAX_LINES, MAX_PARAMETERS, MAX_ROOT_MODULES, MAX_TEST_NAME = 400, 6, 30, 70
+MAX_LINES, MAX_PARAMETERS, MAX_ROOT_MODULES, MAX_TEST_NAME = 520, 6, 30, 70
 COMMANDS = ROOT / "functions/reaper/cli"
 """A command's parameters are its options: typer reads them from the signature."""
 
@@ -205,7 +205,7 @@ def test_what_a_noun_replaced_is_gone(gone: set[str]):
     assert (named | {path.stem for path in PRODUCT}) & gone == set()
 
 
-PLANNING = {module for module in MODULES if module == "reaper.plan" or module.startswith("reaper.planning.")}
+PLANNING = {module for module in MODULES if re.fullmatch(r"reaper\.(plan|stand|planning\.\w+)", module)}
 MAY_PLAN = {
     "reaper.decide": "where each resource stands, once a run",
     "reaper.acting.recheck": "the look right before an action",

@@ -15,9 +15,8 @@ from fakes.records import a_record, changed
 from reaper.calendars.terms import Hours
 from reaper.case import Blocked, Case, Owner
 from reaper.model import AnnouncedAction, Ceiling, Result, State, StepName
-from reaper.planning.dates import hours_digest
+from reaper.planning.dates import has_new_owner, hours_digest
 from reaper.planning.idle_period import VOID_ENROLMENT
-from reaper.planning.valid_notice import has_new_owner
 from reaper.policy.office_hours import parse_hours
 from reaper.record import MAX_CLOCK_SKEW, NO_SNOOZES, Notice, Record, Snooze
 

@@ -40,11 +40,11 @@ from reaper.pending.recall import (
     take_resource_leases,
 )
 from reaper.pending.unfinished import Unfinished
-from reaper.planning import coming, dates
-from reaper.planning.standing import stand, with_announcement
+from reaper.planning import dates
 from reaper.policy import owners, send_window
 from reaper.policy.schema import Policy
 from reaper.record import NO_RECORD, Record, Snoozes, is_unfinished, last_notice_at
+from reaper.stand import next_action, possible_action, stand, with_announcement
 from reaper.view import View
 
 if TYPE_CHECKING:
@@ -390,7 +390,7 @@ def _with_next(finding: Finding, known: Known, unusual: Collection[KindInTarget]
     is_quiet = is_unusual and step.name is StepName.NONE and not plan.follows_hours(view)
     is_kept = is_quiet or finding.is_blocked or finding.record_version is None or step.name is StepName.HOLD
     currency, notice_at = phase.context.policy.prices.shown_in, phase.opens_at or now
-    following = coming.next_action(view, step if is_kept else None, currency, notice_at)
+    following = next_action(view, step if is_kept else None, currency, notice_at)
     finding = plan_file.narrow_to_plan(finding, agreed) if agreed else finding
     finding = with_announcement(finding, now) if phase.run.mode.announces else finding
-    return replace(finding, next=following, could=coming.possible_action(case, notice_at))
+    return replace(finding, next=following, could=possible_action(case, notice_at))

@@ -3,18 +3,18 @@
 One idle period, one warning, then a reminder every `remind_every`, however often a sweep runs.
 
 An action is due once the time that a warning of the same idle period promised has passed. Actions of a rule's office hours rest on an
-enrolment notice instead.
-"""
+enrolment notice instead."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC
 
 from reaper.case import is_stopped_by_hours, may_act, may_keep_hours
 from reaper.duration import format_duration
 from reaper.finding import Step
 from reaper.model import State, StepName
-from reaper.planning import idle_period, reasons
+from reaper.planning import idle_period
 from reaper.planning.dates import (
     action_due_at,
     enrolled_since,
@@ -22,13 +22,56 @@ from reaper.planning.dates import (
     next_reminder_at,
     next_summary_at,
     valid_notice_at,
+    without_void_notice,
 )
-from reaper.planning.possible_actions import is_forced, is_unconfirmed, may_start, strongest_action, was_stopped_by_reaper
-from reaper.planning.valid_notice import without_void_notice
+from reaper.planning.possible_actions import (
+    is_forced,
+    is_unconfirmed,
+    manual_start_at,
+    may_start,
+    strongest_action,
+    was_stopped_by_reaper,
+)
 from reaper.policy import office_hours
 from reaper.record import dated_ahead_because, is_about_hours, is_snoozed, last_notice_at, snooze_sentence, without_void_times
 from reaper.view import View
 from reaper.words import ago_text, frozen_because, plain_participle
+
+
+def nothing_to_do_because(view: View) -> str:
+    """Why there is no step: it is as the reaper left it, or its state needs none."""
+    case, act = view.case, view.record.act
+    blocked = case.blocked.get(act.action) if act else None
+    if act and blocked and blocked.already_done:
+        return f"it is unchanged since the reaper's action on {act.at.astimezone(UTC):%Y-%m-%d %H:%M} UTC: {blocked.because}"
+    return f"nothing to do: it is {case.verdict.state}"
+
+
+def unconfirmed_because(view: View) -> str:
+    """Why an action that was just requested is left to finish."""
+    act = view.record.act
+    return f"{act.action if act else StepName.STOP} requested; the next sweep checks the result"
+
+
+def manual_start_because(view: View) -> str | None:
+    """Why it is left running outside its hours: a person started it there recently."""
+    started, hours = manual_start_at(view), view.case.rule.hours
+    if started is None or hours is None:
+        return None
+    return (
+        f"it was started outside its office hours {ago_text(started, view.now)}, and such a start keeps it running for "
+        f"{format_duration(hours.override)}"
+    )
+
+
+def outside_hours_because(view: View) -> str | None:
+    """Why its silence is no reason for a notice: it can't be started again, so its hours only protect, and it was silent in none of them."""
+    rule, since = view.case.rule, idle_period.proven_idle_since(view)
+    if rule.hours is None or StepName.START in view.case.blocked or view.now - since >= rule.remind_every:
+        return None
+    return (
+        None if office_hours.were_open_between(rule.hours, since, view.now) else "it hasn't been silent through its office hours"
+    )
 
 
 def plan_step(view: View) -> Step:
@@ -52,7 +95,7 @@ def _planned_step(view: View) -> Step:
     case, act = view.case, view.record.act
     if view.announces and may_start(view):
         if act and act.action is StepName.START and is_unconfirmed(view):
-            return _no_step(reasons.unconfirmed_because(view))
+            return _no_step(unconfirmed_because(view))
         why = (
             "the reaper had stopped it"
             if was_stopped_by_reaper(view)
@@ -73,12 +116,12 @@ def _planned_step(view: View) -> Step:
 def _no_step_because(view: View) -> str | None:
     """Why neither a notice nor an action is considered at all."""
     if not may_act(view.case) and not (view.announces and (is_forced(view) or _is_enrolled(view))):
-        return reasons.nothing_to_do_because(view)
+        return nothing_to_do_because(view)
     if is_snoozed(view.snoozes.own, view.case.resource.created, view.now):
         return snooze_sentence(view.snoozes.own)
     if not view.announces and has_announced_action(view):
         return "the owner already has a notice that announces an action, and this run announces none"
-    return reasons.unconfirmed_because(view) if view.announces and is_unconfirmed(view) else None
+    return unconfirmed_because(view) if view.announces and is_unconfirmed(view) else None
 
 
 def _is_enrolled(view: View) -> bool:
@@ -119,7 +162,7 @@ def _hours_step(view: View) -> Step:
     kept = f"office hours apply to it, and the owner was last notified {last}"
     if summary_at and now >= summary_at and case.verdict.state is not State.UNKNOWN:
         return Step(name=StepName.REMIND, because=kept)
-    no_step = step or _no_step(kept if may_act(case) else reasons.nothing_to_do_because(view))
+    no_step = step or _no_step(kept if may_act(case) else nothing_to_do_because(view))
     return _forced_notice_step(view) or no_step
 
 
@@ -127,7 +170,7 @@ def _forced_notice_step(view: View) -> Step | None:
     """The notice of the day before a forced stop, unless a person started the resource outside its hours."""
     if strongest_action(view) is None or action_due_at(view) is not None:
         return None
-    if because := reasons.manual_start_because(view):
+    if because := manual_start_because(view):
         return _no_step(because)
     if forced_stop_at(view) is None:
         return None
@@ -141,7 +184,7 @@ def _due_step(view: View) -> Step | None:
     action, due, hours = strongest_action(view), action_due_at(view), case.rule.hours
     if action is None or due is None:
         return None
-    if because := reasons.manual_start_because(view):
+    if because := manual_start_because(view):
         return _no_step(because)
     if hours and office_hours.is_open(hours, now):
         return _no_step("it is within its office hours, so it keeps running")
@@ -162,7 +205,7 @@ def _due_step(view: View) -> Step | None:
 def _notice_step(view: View) -> Step:
     """The warning or reminder that is due, or why none is due yet. After a gap in the proof it is a warning: the earlier one is no grace."""
     case, now, notice = view.case, view.now, view.record.notice
-    if because := reasons.outside_hours_because(view):
+    if because := outside_hours_because(view):
         return _no_step(because)
     action, last = strongest_action(view) if view.announces else None, last_notice_at(view.record.notice)
     idle_for = format_duration(case.rule.idle_after)

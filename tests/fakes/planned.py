@@ -5,11 +5,12 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+import reaper.stand
 from reaper import plan
 from reaper.case import Case
 from reaper.finding import Finding, Step
 from reaper.model import NextAction, StepName
-from reaper.planning import accepted, coming, dates, idle_period, possible_actions, standing, valid_notice
+from reaper.planning import accepted, dates, idle_period, possible_actions
 from reaper.record import NO_SNOOZES, Notice, Record, Snoozes
 from reaper.view import View
 
@@ -24,15 +25,15 @@ def plan_step(case: Case, record: Record, snoozes: Snoozes, now: datetime, **run
 
 
 def stand(case: Case, record: Record, snoozes: Snoozes, now: datetime) -> Finding:
-    return standing.stand(viewed(case, now, record, snoozes))
+    return reaper.stand.stand(viewed(case, now, record, snoozes))
 
 
 def without_void_notice(case: Case, record: Record, snoozes: Snoozes, now: datetime, **run: Any) -> Record:
-    return valid_notice.without_void_notice(viewed(case, now, record, snoozes, **run)).record
+    return dates.without_void_notice(viewed(case, now, record, snoozes, **run)).record
 
 
 def void_because(case: Case, record: Record, snoozes: Snoozes, now: datetime, **run: Any) -> str | None:
-    return valid_notice.void_because(viewed(case, now, record, snoozes, **{"announces": False, **run}))
+    return dates.void_because(viewed(case, now, record, snoozes, **{"announces": False, **run}))
 
 
 def after_judging(case: Case, record: Record, snoozes: Snoozes, now: datetime, **run: Any) -> Record:
@@ -48,7 +49,7 @@ def after_action_mail(case: Case, record: Record, action: StepName, receipt: str
 
 
 def next_action(case: Case, record: Record, now: datetime, blocked: Step | None = None) -> NextAction | None:
-    return coming.next_action(viewed(case, now, record), blocked)
+    return reaper.stand.next_action(viewed(case, now, record), blocked)
 
 
 def action_due_at(case: Case, record: Record, now: datetime) -> datetime | None:

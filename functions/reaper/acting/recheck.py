@@ -16,19 +16,19 @@ from reaper.errors import ActionWithdrawn, CloudError, Reason, errors_as_withdra
 from reaper.finding import Finding
 from reaper.ledger.ledger import Ledger, update_record, write_until_accepted
 from reaper.ledger.rows import Recalled, remembered_ids
-from reaper.limits import acted, caps, holds
+from reaper.limits import caps, holds
 from reaper.model import ENDING_ACTIONS, Resource, Result, State, StepName
 from reaper.observation import Observation
 from reaper.observing.windows import observation_window, recent_since_by_id
 from reaper.pending import intents
 from reaper.pending.lost import half_done_because
 from reaper.planning import possible_actions
-from reaper.planning.standing import stand
-from reaper.planning.valid_notice import void_because, without_void_notice
+from reaper.planning.dates import void_because, without_void_notice
 from reaper.policy import owners
 from reaper.policy.rules import NOT_IN_ENFORCE_ONLY
 from reaper.policy.schema import Policy
 from reaper.record import Act, ManifestReference, Record
+from reaper.stand import stand
 from reaper.view import View, with_notice
 from reaper.words import frozen_because, plain_participle
 
@@ -141,14 +141,14 @@ def count_action(case: Case, known: holds.ReadRows, task: Task) -> None:
     `decide` keeps runs within the caps. This enforces them even if the decisions were changed or repeated since, or if another run acts at the
     same time. Raises ActionWithdrawn if one more would exceed a cap, or if the ledger can't tell. `known`: the rows as the look read them.
     """
-    ledger, name = task.context.ledger, acted.acted_row(holds.account_key(case.resource.target))
-    own, first = acted.acted_on(case, task.run.started_at), [known.read[name]]
+    ledger, name = task.context.ledger, holds.acted_row(holds.account_key(case.resource.target))
+    own, first = holds.acted_on(case, task.run.started_at), [known.read[name]]
 
     def attempt() -> str | None:
         row, now = first.pop() if first else ledger.read_row(name), task.context.clock()
-        before = acted.acted_from_columns(name, row.values, now)
+        before = holds.acted_from_columns(name, row.values, now)
         because = caps.exceeded_by(case, before, task.context.policy.limits)
-        if because or ledger.write_row(name, acted.acted_columns(before, own), row.version):
+        if because or ledger.write_row(name, holds.acted_columns(before, own), row.version):
             return because
         return None
 

@@ -25,9 +25,9 @@ from reaper.limits.breaker import PlaceCounts
 from reaper.limits.holds import QUIET_FOR, Breaker, HoldRows, KindInTarget, RunScope
 from reaper.model import ACTIONS, ENDING_ACTIONS, NOTICES, HoldReason, Mode, State, StepName, Target
 from reaper.notices.owner_notice import notice_address
-from reaper.planning.standing import stand
 from reaper.policy import office_hours, send_window
 from reaper.record import NO_RECORD, NO_SNOOZES, Record, Snooze, Snoozes
+from reaper.stand import stand
 from reaper.text import format_usd
 from reaper.view import View, with_notice
 

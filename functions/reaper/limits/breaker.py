@@ -19,8 +19,7 @@ from reaper.case import Case, Coverage, is_stopped_by_hours
 from reaper.ledger.ledger import Ledger, target_from_text
 from reaper.ledger.rows import RunStatistics
 from reaper.limits import holds
-from reaper.limits.acted import ActedOn, acted_on
-from reaper.limits.holds import Breaker, HoldRow, HoldRows, KindInTarget, PlaceCount, RunScope, Shares, Usual
+from reaper.limits.holds import ActedOn, Breaker, HoldRow, HoldRows, KindInTarget, PlaceCount, RunScope, Shares, Usual, acted_on
 from reaper.model import Run, State
 from reaper.policy.rules import effective_rule
 from reaper.record import Snooze, snooze_sentence

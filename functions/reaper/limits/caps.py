@@ -18,9 +18,20 @@ from typing import TYPE_CHECKING
 from reaper.case import Case, is_stopped_by_hours
 from reaper.finding import Finding, Step
 from reaper.limits import holds
-from reaper.limits.acted import RECENT, ActedOn, acted_on, without
 from reaper.limits.breaker import PlaceCounts
-from reaper.limits.holds import ALL_ACCOUNTS, Exceeded, Hold, HoldRow, HoldRows, LimitName, RunScope
+from reaper.limits.holds import (
+    ALL_ACCOUNTS,
+    RECENT,
+    ActedOn,
+    Exceeded,
+    Hold,
+    HoldRow,
+    HoldRows,
+    LimitName,
+    RunScope,
+    acted_on,
+    without,
+)
 from reaper.model import ENDING_ACTIONS, HoldReason, State, StepName, Target
 from reaper.text import count_noun, format_usd
 

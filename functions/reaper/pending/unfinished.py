@@ -17,8 +17,8 @@ from reaper.ledger.rows import DOCUMENT, NamedRow, Recalled, comparable_id, docu
 from reaper.model import Ceiling, Resource, Result, Rule, State, StepName, Target, Verdict
 from reaper.pending import intents
 from reaper.planning import possible_actions
-from reaper.planning.standing import with_follow_ups
 from reaper.record import Act, Record, closed_unknown, dated_ahead_because, is_interrupted, is_unfinished, left_stopped
+from reaper.stand import with_follow_ups
 from reaper.view import View
 
 OPEN_TARGETS_ROW, OPEN_TARGETS = "open targets", tuple[TargetText, ...]

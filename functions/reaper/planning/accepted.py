@@ -8,7 +8,7 @@ from reaper.case import Case, is_stopped_by_hours, may_act
 from reaper.finding import Step
 from reaper.model import AnnouncedAction, State, StepName
 from reaper.planning import dates, idle_period, possible_actions
-from reaper.planning.valid_notice import without_void_notice
+from reaper.planning.dates import without_void_notice
 from reaper.policy import owners
 from reaper.record import Claim, Notice, Record, Snooze, dated_ahead_because
 from reaper.view import View
@@ -29,7 +29,7 @@ def after_notice(view: View, step: Step, receipt: str) -> Record:
     is_enrolled = dates.enrolled_since(view) is not None
     announced = AnnouncedAction.HOURS if is_enrolled else AnnouncedAction(action) if action else None
     # Summaries of office hours don't count. A write whose reply was lost is repeated, and counts once.
-    is_new = not is_enrolled and notice.reminded_at != now
+    is_new = not is_enrolled and dates.reminded_at != now
     named = dates.forced_stop_at(view) if is_enrolled else action and dates.reminded_at(view, action)
     reminded = replace(
         notice,

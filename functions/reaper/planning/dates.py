@@ -1,4 +1,7 @@
-"""When a notice counts, and when an action may be carried out: after that notice, its grace, and outside office hours. Pure.
+"""Whether the last notice counts, when it does, and when an action may be carried out: after that notice, its grace, and outside office hours. Pure.
+
+Whatever takes the announced action away uses up its notice, even if no run saw it: the owner believes that nothing is coming. What merely delays
+the action, or can't be read, doesn't.
 
 An enrolment notice says that office hours are kept from now on, instead of a mail before every stop. It names the action, the hours, their
 time zone and the calendars of their days off. It counts for the owner who got it until one of these changes, the resource is recreated, or its owner snoozes it. Use, stops and
@@ -7,18 +10,19 @@ starts don't affect it. Its reminder is the weekly summary.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from hashlib import sha256
 
 from reaper.calendars.adding import add_business_days, add_length
 from reaper.calendars.terms import Hours
 from reaper.case import Case, is_stopped_by_hours, may_act
-from reaper.model import Ceiling, StepName
-from reaper.planning import idle_period
+from reaper.model import AnnouncedAction, Ceiling, State, StepName
+from reaper.planning import idle_period, possible_actions
 from reaper.planning.possible_actions import ACTION_STRENGTH, is_forced, is_proven_enough, manual_start_at, strongest_action
 from reaper.policy import office_hours
-from reaper.record import is_about_hours, last_notice_at
-from reaper.view import View
+from reaper.record import MAX_CLOCK_SKEW, Notice, Snooze, dated_ahead_because, is_about_hours, is_recreated, last_notice_at
+from reaper.view import View, with_notice
 from reaper.words import notice_length
 
 FORCED_NOTICE = timedelta(hours=1)
@@ -152,3 +156,98 @@ def _enrolled_due_at(view: View) -> datetime | None:
     if notice is None or enrolled_at is None:
         return None
     return max(earliest_action_at(view.case, enrolled_at, StepName.STOP), notice.not_before or enrolled_at)
+
+
+DATED_AHEAD = "it is dated ahead of this run's clock"
+
+
+def without_void_notice(view: View) -> View:
+    """The view with its notice only if that counts.
+
+    The time of a void enrolment stays, and decides when the next one may be sent. So does a notice that is merely dated ahead: it shows that a
+    clock is wrong. Those who got a notice that is proven wrong are owed a message.
+    """
+    view = replace(view, record=idle_period.without_wrong_notice(view))
+    because, notice = void_because(view), view.record.notice
+    if not because or (because == DATED_AHEAD and dated_ahead_because(view.record, view.now)):
+        return view
+    is_enrolment = notice is not None and is_about_hours(notice)
+    return with_notice(view, replace(notice, hours=idle_period.VOID_ENROLMENT) if notice and is_enrolment else None)
+
+
+def void_because(view: View) -> str | None:
+    """Why the last notice doesn't count for this case; None if it counts, or if there is none.
+
+    It is void by what came after its last mail, an enrolment by what came after its first. Its rule matters if the run announces actions.
+    """
+    case, notice = view.case, view.record.notice
+    last = last_notice_at(notice)
+    sent = notice.warned_at if notice and is_about_hours(notice) else last
+    if notice is None or last is None or sent is None:
+        return None
+    because = _taken_away_because(view, notice, sent)
+    if not because and view.announces:
+        because = _not_allowed_because(case, notice)
+    # A resource with office hours is used every day, and one mail about it is enough for a while.
+    by_hours = is_stopped_by_hours(case) and notice.action is None
+    if not because and not by_hours and not is_about_hours(notice):
+        because = _idle_period_over_because(view, notice, sent)
+        if notice.action is not None and any(at and at > sent for at in view.lapsed):
+            because = "an idle share that had jumped is usual again"
+    return because or (DATED_AHEAD if last > view.now + MAX_CLOCK_SKEW else None)
+
+
+def _taken_away_because(view: View, notice: Notice, sent: datetime) -> str | None:
+    """What voids every notice: its age, another resource or owner, or a protection that began or ended."""
+    case, snoozes, now = view.case, view.snoozes, view.now
+    rule, last = case.rule, last_notice_at(notice) or sent
+    if case.resource.created and case.resource.created > sent:
+        return "it was about an earlier resource with this ID"
+    # Without its tags and a whole look, another person may only seem to own it.
+    if case.resource.tags is not None and case.verdict.state is not State.UNKNOWN and has_new_owner(case, notice, snoozes.own):
+        return "it went to another owner"
+    if rule.protected_because and not rule.in_doubt:
+        return "it is protected now"
+    own = None if is_recreated(snoozes.own, case.resource.created) else snoozes.own.until
+    if any(until and sent < until <= now for until in (own, snoozes.host.until, rule.protection_ended_at)):
+        return "a protection ended since"
+    is_old = notice.action is not None and now > valid_until(case, max(last, notice.not_before or last))
+    return "it is too old" if is_old else None
+
+
+def _not_allowed_because(case: Case, notice: Notice) -> str | None:
+    """Whether tag, rule or canary don't allow what it announced, whatever blocks that now. What can't be read proves nothing."""
+    rule, hours, announced = case.rule, case.rule.hours, notice.action
+    if announced is None or case.resource.tags is None or possible_actions.is_in_doubt(case):
+        return None
+    is_allowed = rule.action.rank >= Ceiling.STOP.rank
+    if hours and hours.by_rule:
+        is_allowed &= announced is AnnouncedAction.HOURS and notice.hours == hours_digest(hours)
+    elif announced is AnnouncedAction.DELETE:
+        is_allowed &= hours is None and (rule.action is Ceiling.DELETE or rule.delete_after is not None)
+    else:
+        is_allowed &= announced is not AnnouncedAction.HOURS
+    return None if is_allowed else "its rule or tags don't allow what it announced"
+
+
+def _idle_period_over_because(view: View, notice: Notice, sent: datetime) -> str | None:
+    """What voids a notice of idleness, but no enrolment."""
+    if view.case.verdict.state is State.ACTIVE or idle_period.has_ended(view, sent):
+        return "it was used or changed since"
+    told, present = notice.shape, idle_period.shape(view.case.resource)
+    is_unread = present is None and told != idle_period.NATIVE
+    return "its settings were others then" if told not in {None, present} and not is_unread else None
+
+
+def valid_until(case: Case, since: datetime) -> datetime:
+    """Until when a notice counts whose date or last mail was `since`: no notice lapses because a freeze moved its date."""
+    return add_length(since, max(idle_period.MIN_VALID_FOR, 2 * case.rule.remind_every), case.rule.freezes)
+
+
+def has_new_owner(case: Case, notice: Notice, snooze: Snooze) -> bool:
+    """Whether the last notice went to an earlier owner, or out before an owner said that it isn't theirs, even if no one is found now."""
+    told, present = (notice.to or "").lower(), (case.owner.address or "").lower()
+    by, at = (snooze.disowned_by or "").lower(), snooze.disowned_at
+    is_older = bool(notice.warned_at and at and notice.warned_at <= at) and (case.owner.disowned_by is not None or told == by)
+    is_theirs = bool(told) and told == by and not present
+    return is_older or is_theirs or (bool(told) and bool(present) and told != present)

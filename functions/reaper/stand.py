@@ -1,4 +1,4 @@
-"""What comes next for an idle resource: which action the policy leads to, from when on, what it saves and what blocks it. Pure.
+"""Where one resource stands now: its evidence, its record and its snoozes as one finding, and what comes next. Pure. `decide` and the re-check ask here.
 
 A date assumes that a notice is accepted as soon as notices are sent and that the resource stays silent. It holds whatever the run mode is, so that an audit shows what
 enforcement would do.
@@ -6,19 +6,81 @@ enforcement would do.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 
-from reaper import registry
-from reaper.case import Blocked, Case, may_act, wanted_actions
+from reaper import plan, registry
+from reaper.case import Blocked, Case, is_stopped_by_hours, may_act, may_be_followed, may_keep_hours, wanted_actions
 from reaper.duration import format_duration
-from reaper.finding import Step
-from reaper.model import ENDING_ACTIONS, Confidence, NextAction, State, StepName
-from reaper.planning import dates, reasons
+from reaper.finding import Announcement, Finding, Step, wasted_usd
+from reaper.model import ACTIONS, ENDING_ACTIONS, Confidence, NextAction, State, StepName
+from reaper.planning import dates, idle_period, possible_actions
+from reaper.planning.dates import without_void_notice
 from reaper.planning.possible_actions import is_proven_enough, is_unconfirmed, manual_start_at, strongest_action
-from reaper.record import dated_ahead_because
+from reaper.record import Record, dated_ahead_because
 from reaper.text import DOLLARS, Currency, format_usd
 from reaper.view import View
 from reaper.words import frozen_because, grace_words, notice_length
+
+
+def stand(view: View) -> Finding:
+    """The finding before limits."""
+    judged, view = view.case.verdict, possible_actions.with_snooze(idle_period.since_own_call(without_void_notice(view)))
+    case, record = view.case, view.record
+    since = idle_period.idle_since(view) if case.verdict.state is State.IDLE else None
+    idle_for = view.now - since if since else None
+    return Finding(
+        case=case,
+        judged=None if case.verdict == judged else judged,
+        step=plan.plan_step(view),
+        idle_since=since,
+        idle_for=idle_for,
+        wasted_usd=wasted_usd(case, idle_for),
+        notice=record.notice,
+        due_at=dates.action_due_at(view),
+        record_version=record.version,
+        snoozes=view.snoozes.protections,
+        needs_summary=dates.is_summary_due(view),
+    )
+
+
+def with_announcement(finding: Finding, now: datetime) -> Finding:
+    """The finding with what a message of `now` about it announces, and with what follows its action."""
+    case, step = finding.case, finding.step.name
+    if step in ACTIONS and not finding.needs_summary:
+        return with_follow_ups(finding, now)
+    view = View(case=case, now=now, record=Record(notice=finding.notice))
+    action, is_enrolled = possible_actions.strongest_action(view), dates.enrolled_since(view) is not None
+    about_hours = (
+        action is not None if step is StepName.WARN else is_enrolled and (step is StepName.REMIND or finding.needs_summary)
+    )
+    if is_stopped_by_hours(case) and about_hours:
+        begins = dates.earliest_action_at(case, now, StepName.STOP)
+        forced_at = None if step is StepName.WARN else dates.forced_stop_at(view)
+        said = Announcement(action=StepName.STOP, at=begins, by_hours=True, forced_at=forced_at)
+        return with_follow_ups(replace(finding, announced=said), now)
+    if action is None:
+        return finding
+    reminded = None if step is StepName.WARN else dates.reminded_at(view, action)
+    at = reminded or dates.earliest_action_at(case, now, action)
+    then_at = _delete_at(case, max(at, now)) if action is StepName.STOP else None
+    return replace(finding, announced=Announcement(action=action, at=at, then_at=then_at))
+
+
+def with_follow_ups(finding: Finding, now: datetime) -> Finding:
+    """The finding of an action with what follows it from `now` on, if its rule and protections allow that."""
+    case, step = finding.case, finding.step.name
+    if step not in ACTIONS or not may_keep_hours(case):
+        return finding
+    rest_at = dates.earliest_action_at(case, now, step)
+    return replace(finding, rest_at=rest_at, delete_at=_delete_at(case, now) if step is StepName.STOP else None)
+
+
+def _delete_at(case: Case, stopped_at: datetime) -> datetime | None:
+    """When `then` deletes what a stop leaves, at the earliest; None if it doesn't."""
+    if not may_be_followed(case) or case.blocked[StepName.DELETE]:
+        return None
+    return dates.earliest_action_at(case, stopped_at, StepName.DELETE)
 
 
 def next_action(
@@ -40,7 +102,7 @@ def next_action(
     if blocked:
         held_since = max(due, now) if due and blocked.name is StepName.HOLD else None
         return _next(case, action, held_since, blocked.because)
-    waits = reasons.unconfirmed_because(view) if is_unconfirmed(view) else dated_ahead_because(view.record, now)
+    waits = plan.unconfirmed_because(view) if is_unconfirmed(view) else dated_ahead_because(view.record, now)
     if waits := waits or (frozen_because(case.rule, now) if case.rule.waits_because else None):
         return _next(case, action, None, waits)
     if due is None:
