@@ -23,9 +23,7 @@ from reaper.registry import kind_names
 from reaper.report import json as report_json
 from reaper.settings import Settings
 from reaper.workflow import phases
-from reaper.workflow.context import WorkflowContext
-from reaper.workflow.store import FolderStore
-from reaper.workflow.stored_run import EngineState
+from reaper.workflow.stored_run import EngineState, FolderStore, WorkflowContext
 
 RUN, ENGINE = "0123456789ab", "engine.json"
 LEDGER_MS, STORE_MS = 8, 25

@@ -25,9 +25,8 @@ from reaper.limits.breaker import count_places, places_with_known_share
 from reaper.limits.holds import PlaceCount
 from reaper.model import Mode, Resource, Role, State
 from reaper.observation import Observation, Reading, RecentSince, Series, Window
-from reaper.observing import cache, uses
-from reaper.observing.cache import ConfigurationCache
-from reaper.observing.uses import LastUse
+from reaper.observing import cache
+from reaper.observing.cache import ConfigurationCache, LastUse
 from reaper.prices import PriceBook
 from reaper.run import OpenRun
 
@@ -162,7 +161,7 @@ def test_weeks_of_sparing_sweeps_equal_those_of_a_twin_that_asks_all(seed: int):
 
 AT = datetime(2026, 11, 20, 12, 17, tzinfo=NOW.tzinfo)
 ONE = replace(resource(), created=AT - 30 * DAY, changed=AT - 20 * DAY)
-OWN_HOUR = AT.replace(hour=uses.key_of(ONE.id)[-1] % 24, minute=0)
+OWN_HOUR = AT.replace(hour=cache.key_of(ONE.id)[-1] % 24, minute=0)
 
 
 def window_at(now: datetime, hours: float = 24) -> Window:
@@ -175,14 +174,14 @@ def seen(asked: datetime, used: datetime | None, before: LastUse | None = None, 
     """What a sweep remembers that saw a use then."""
     reading = Reading(signal="Invocations", role=Role.ACTIVITY, series=Series(start=asked - 15 * DAY, step=HOUR), event_at=used)
     observation = Observation(resource=ONE, readings=(replace(reading, **fields),))
-    return uses.seen_use(observation, ONE, before, window_at(asked), asked)
+    return cache.seen_use(observation, ONE, before, window_at(asked), asked)
 
 
 def known(use: LastUse | None, now: datetime, one: Resource = ONE, hours: float = 24, **more: Any) -> str:
     """What a sweep at `now` knows of a resource: that it is used, that it was silent, or nothing."""
-    stored, recent = {uses.key_of(ONE.id): use} if use else {}, window_at(now, hours).recent_since_by_id
+    stored, recent = {cache.key_of(ONE.id): use} if use else {}, window_at(now, hours).recent_since_by_id
     in_full = more.get("in_full", frozenset())
-    readings = uses.known_readings([one] * more.get("times", 1), stored, recent, in_full, now).get(one.id)
+    readings = cache.known_readings([one] * more.get("times", 1), stored, recent, in_full, now).get(one.id)
     return "nothing" if readings is None else "used" if readings else "silent"
 
 
@@ -224,19 +223,19 @@ def test_only_complete_replies_are_remembered():
 
 def test_of_a_changing_resource_nothing_is_remembered():
     observation = Observation(resource=ONE, changing_because="its status is Updating")
-    assert uses.seen_use(observation, ONE, seen(AT, AT), window_at(AT), AT) is None
+    assert cache.seen_use(observation, ONE, seen(AT, AT), window_at(AT), AT) is None
 
 
 def test_uses_are_stored_in_sixteen_bytes_each():
-    rows = {uses.key_of(f"id-{n}"): LastUse(revision=b"abc", used=n, asked=2 * n) for n in range(100)}
-    assert len(uses.pack(rows)) == 1600
-    assert uses.unpack(uses.pack(rows)) == rows
+    rows = {cache.key_of(f"id-{n}"): LastUse(revision=b"abc", used=n, asked=2 * n) for n in range(100)}
+    assert len(cache.packed_uses(rows)) == 1600
+    assert cache.uses_in(cache.packed_uses(rows)) == rows
 
 
 def test_rows_hold_ten_thousand_uses_each_and_a_bad_row_costs_only_its_own():
     book, listed = InMemoryLedger(), [f"id-{n}" for n in range(10_500)]
     opened = ConfigurationCache(ledger=book, now=NOW, may_write=True, report_failure=pytest.fail)
-    rows = {uses.key_of(name): LastUse(revision=b"abc") for name in listed}
+    rows = {cache.key_of(name): LastUse(revision=b"abc") for name in listed}
     shelf = lambda: cache.KindCache(cache=opened, target=TARGET, kind=KIND)  # noqa: E731
     cache.write_cached(shelf(), {}, listed, rows)
     assert cache.read_stored(shelf()).uses == rows

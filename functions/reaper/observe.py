@@ -21,8 +21,7 @@ from reaper.kind import Kind
 from reaper.model import BilledPart, Resource, Run, Status, StepName, Target
 from reaper.observation import CachedDescription, Observation, nothing_cached
 from reaper.observing import cache
-from reaper.observing.cache import ConfigurationCache, KindCache
-from reaper.observing.uses import LastUse, key_of, known_readings, seen_use
+from reaper.observing.cache import ConfigurationCache, KindCache, LastUse, key_of, known_readings, seen_use
 from reaper.observing.windows import ReadCached, observation_window, recent_since_by_id, recent_since_of
 from reaper.policy import rules
 from reaper.policy.schema import Policy

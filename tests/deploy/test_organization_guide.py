@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from deploy import cloudformation, guided, sam
-from reaper.aws import organization
+from reaper.aws import targets
 
 ROLE = (sam.ROOT / "infra/aws/target-role.yaml").read_text()
 SECTION, _, FORWARDING = guided.ORGANIZATION.partition("\n## Alarms of other accounts\n")
@@ -82,4 +82,4 @@ def test_the_hub_only_reads_the_organization():
     assert "register-delegated-administrator" not in "".join(BLOCKS)
     [grant] = [block for block in BLOCKS if "put-resource-policy" in block]
     [statement] = json.loads(re.search(r"--content '(.*)'\n", grant, re.DOTALL)[1].replace("'\"$HUB\"'", "1"))["Statement"]  # type: ignore[index]
-    assert set(statement["Action"]) == set(organization.PERMISSIONS)
+    assert set(statement["Action"]) == set(targets.ORGANIZATION_PERMISSIONS)

@@ -14,7 +14,7 @@ import pytest
 
 from deploy import policies, step_functions
 from deploy.test_template import MODES, NAMES
-from reaper.aws import organization
+from reaper.aws import targets
 from reaper.settings import from_env
 
 ONCE, MAPPED = ("ListTargets", "Decide", "Conclude"), ("Observe", "Act")
@@ -295,4 +295,4 @@ def test_an_execution_that_does_not_succeed_rings(cloudformation: dict[str, Any]
 def test_the_sweep_may_ask_of_the_organization_what_the_code_asks(cloudformation: dict[str, Any]):
     documents = policies.of_template(cloudformation, NAMES, only={"AccountsPolicy"})
     granted = {a for s in policies.statements(documents) for a in policies.listed(s["Action"]) if a.startswith("organizations:")}
-    assert granted == set(organization.PERMISSIONS)
+    assert granted == set(targets.ORGANIZATION_PERMISSIONS)

@@ -11,7 +11,7 @@ import pytest
 from fakes.sweeps import SweepOrder, assess_again, sweep
 from on_aws.conftest import DAY, NOW, Result, Sweep
 from reaper import registry
-from reaper.aws import tags, targets
+from reaper.aws import reader, targets
 from reaper.aws.session import CloudSession
 from reaper.errors import CloudError, Reason
 from reaper.finding import Report
@@ -171,8 +171,8 @@ def test_a_tag_under_either_spelling_of_an_app_protects_it(
 
 
 def test_tags_of_names_that_differ_in_case_stay_apart():
-    tags_by_arn: tags.TagsByArn = {"arn:x/a": {"arn:x/A": {"team": "one"}, "arn:x/a": {"team": "two"}}}
-    assert (tags.tags_of(tags_by_arn, "arn:x/A"), tags.tags_of(tags_by_arn, "arn:x/a")) == ({"team": "one"}, {"team": "two"})
+    tags_by_arn: reader.TagsByArn = {"arn:x/a": {"arn:x/A": {"team": "one"}, "arn:x/a": {"team": "two"}}}
+    assert (reader.tags_of(tags_by_arn, "arn:x/A"), reader.tags_of(tags_by_arn, "arn:x/a")) == ({"team": "one"}, {"team": "two"})
 
 
 # Whatever a kind yields

@@ -13,7 +13,7 @@ import pytest
 from fakes.workflow_runs import FakeWorkflow
 from on_aws.conftest import DAY, NOW
 from reaper import sessions
-from reaper.aws import organization, targets
+from reaper.aws import targets
 from reaper.case import Coverage
 from reaper.errors import CloudError, SettingsError
 from reaper.finding import Report
@@ -193,8 +193,8 @@ def test_an_account_outside_any_organization_says_so(server: Server):
 
 def test_many_calls_to_the_organization_are_spaced_out(monkeypatch: pytest.MonkeyPatch):
     waits: list[float] = []
-    monkeypatch.setattr(organization.time, "sleep", waits.append)
-    pace = organization._paced()
+    monkeypatch.setattr(targets.time, "sleep", waits.append)
+    pace = targets._paced()
     model = type("Model", (), {"name": "ListAccountsForParent"})
     for _ in range(10):
         pace(model)
@@ -433,7 +433,7 @@ def test_a_workflow_reports_an_account_that_denies_the_role_once(server: Server,
 
 
 def test_the_rights_to_list_are_named_once():
-    assert set(organization.PERMISSIONS) == {f"organizations:{name}" for name in organization.RATES}
+    assert set(targets.ORGANIZATION_PERMISSIONS) == {f"organizations:{name}" for name in targets.RATES}
     assert targets.PERMISSIONS == ("sts:GetCallerIdentity", "ec2:DescribeRegions")
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from on_aws.conftest import Sweep
 from reaper import registry
-from reaper.aws import tags, targets
+from reaper.aws import reader, targets
 from reaper.aws.session import CloudSession
 from reaper.errors import MAX_PAGES_WITHOUT_NEWS, CloudError, Paging, Reason
 from reaper.model import Ceiling, Target
@@ -32,16 +32,16 @@ def cloud(server: Server) -> CloudSession:
 
 def test_tags_are_asked_for_by_service_and_type(account: Account, server: Server, cloud: CloudSession):
     endpoint = account.endpoint("e", tags={"reaper:keep": "true"})
-    by_arn = tags.tags_by_arn(cloud, "sagemaker:endpoint")
-    assert tags.tags_of(by_arn, endpoint.arn) == {"reaper:keep": "true"}
+    by_arn = reader.tags_by_arn(cloud, "sagemaker:endpoint")
+    assert reader.tags_of(by_arn, endpoint.arn) == {"reaper:keep": "true"}
     assert [call.params["ResourceTypeFilters"] for call in server.calls if call.operation == "GetResources"] == [
         ["sagemaker:endpoint"]
     ]
 
 
 def test_tags_of_a_type_that_may_not_be_covered_are_unreadable(server: Server, cloud: CloudSession):
-    by_arn = tags.tags_by_arn(cloud, "bedrock:provisioned-model")
-    assert tags.tags_of(by_arn, "arn:aws:bedrock:us-east-1:123456789012:provisioned-model/p") is None
+    by_arn = reader.tags_by_arn(cloud, "bedrock:provisioned-model")
+    assert reader.tags_of(by_arn, "arn:aws:bedrock:us-east-1:123456789012:provisioned-model/p") is None
     assert "isn't known to cover bedrock:provisioned-model" in str(cloud.errors[0])
     assert server.calls == []
 
@@ -49,16 +49,18 @@ def test_tags_of_a_type_that_may_not_be_covered_are_unreadable(server: Server, c
 def test_tags_may_be_read_by_a_call_of_their_own(account: Account, server: Server, cloud: CloudSession):
     kept, other = account.notebook("kept", tags={"reaper:keep": "true"}).arn, account.notebook("other").arn
     lost = account.arn("notebook-instance/lost")
-    by_arn = tags.tags_one_by_one(cloud, "sagemaker:ListTags", [kept, other, lost], lambda arn: tags.read_tags_now(cloud, arn))
-    assert [tags.tags_of(by_arn, arn) for arn in (kept, other, lost)] == [{"reaper:keep": "true"}, {}, None]
+    by_arn = reader.tags_one_by_one(
+        cloud, "sagemaker:ListTags", [kept, other, lost], lambda arn: reader.read_tags_now(cloud, arn)
+    )
+    assert [reader.tags_of(by_arn, arn) for arn in (kept, other, lost)] == [{"reaper:keep": "true"}, {}, None]
     assert [error.operation for error in cloud.errors] == ["sagemaker:ListTags"]
 
 
 def test_each_failed_call_for_tags_protects_its_resource(account: Account, server: Server, cloud: CloudSession):
     arn = account.notebook("nb").arn
     server.rules.append(on("ListTags", denied()))
-    by_arn = tags.tags_one_by_one(cloud, "sagemaker:ListTags", [arn], lambda one: tags.read_tags_now(cloud, one))
-    assert (tags.tags_of(by_arn, arn), [e.reason for e in cloud.errors]) == (None, [Reason.DENIED])
+    by_arn = reader.tags_one_by_one(cloud, "sagemaker:ListTags", [arn], lambda one: reader.read_tags_now(cloud, one))
+    assert (reader.tags_of(by_arn, arn), [e.reason for e in cloud.errors]) == (None, [Reason.DENIED])
 
 
 def test_the_regions_are_those_of_the_kinds_services():
@@ -92,8 +94,8 @@ def endless(operation: str, rows: Callable[[int], list[dict[str, Any]]], want: s
 def test_tags_whose_pages_never_end_protect(account: Account, server: Server, cloud: CloudSession, rows: list[dict[str, Any]]):
     endpoint = account.endpoint("e")
     server.rules.append(endless("GetResources", lambda number: rows, "ResourceTagMappingList", "PaginationToken"))
-    by_arn = tags.tags_by_arn(cloud, "sagemaker:endpoint")
-    assert tags.tags_of(by_arn, endpoint.arn) is None
+    by_arn = reader.tags_by_arn(cloud, "sagemaker:endpoint")
+    assert reader.tags_of(by_arn, endpoint.arn) is None
     assert "pages in a row had nothing new" in str(cloud.errors[0])
     assert len(server.calls) <= MAX_PAGES_WITHOUT_NEWS + 1
 
@@ -158,8 +160,8 @@ def test_a_tag_never_hides_what_protects_more_further_out(
     is_kept: bool,
 ):
     arns = [account.notebook(name, tags=each).arn for name, each in (("own", own), ("between", between), ("outer", outer))]
-    merged = tags.tags_of(tags.tags_by_arn(cloud, "sagemaker:notebook-instance"), *arns)
-    assert merged == tags.read_tags_now(cloud, *arns)
+    merged = reader.tags_of(reader.tags_by_arn(cloud, "sagemaker:notebook-instance"), *arns)
+    assert merged == reader.read_tags_now(cloud, *arns)
     requests = read_tags(merged or {}, datetime(2026, 11, 20, tzinfo=UTC))
     assert (requests.action or Ceiling.DELETE, bool(requests.reasons)) == (action, is_kept)
 
@@ -168,7 +170,7 @@ def test_its_own_tags_apply_where_nothing_protects(account: Account, cloud: Clou
     outer = {"reaper:owner": "a@example.com", "reaper:hours": "mon-fri 08:00-18:00 UTC", "team": "a"}
     own = {"reaper:owner": "b@example.com", "reaper:hours": "mon-fri 09:00-18:00 UTC"}
     arns = [account.notebook("own", tags=own).arn, account.notebook("outer", tags=outer).arn]
-    assert tags.read_tags_now(cloud, *arns) == {**own, "team": "a"}
+    assert reader.read_tags_now(cloud, *arns) == {**own, "team": "a"}
 
 
 @pytest.mark.parametrize(
@@ -181,6 +183,6 @@ def test_its_own_tags_apply_where_nothing_protects(account: Account, cloud: Clou
 )
 def test_a_key_that_ends_with_a_blank_hides_no_outer_tag(own: dict[str, str], expected: int):
     for outer in ({"reaper:keep-until ": "2026-12-31"}, {"reaper:keep-until": "2026-12-31"}):
-        merged = tags._inside(outer, own)
+        merged = reader._inside(outer, own)
         assert own.items() <= merged.items()
         assert len(read_tags(merged, datetime(2026, 11, 27, tzinfo=UTC)).reasons) == expected

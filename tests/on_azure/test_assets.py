@@ -7,7 +7,7 @@ import pytest
 from on_azure.conftest import DEPLOYMENT, SUB
 from on_azure.prepared_actions import find_blocked, find_resource, prepare_action
 from reaper import registry
-from reaper.azure import assets
+from reaper.azure import workspaces
 from reaper.azure.session import CloudSession
 from reaper.errors import CloudError, Reason
 from reaper.model import Resource, StepName
@@ -43,30 +43,30 @@ def asset_calls(server: Server) -> list[str]:
 
 
 def test_each_asset_is_read_and_noted_in_the_manifest(server: Server, cloud: CloudSession, vision: Workspace, blue: Thing):
-    written = {what: f"{vision.id}/{assets.COLLECTIONS[what]}/chat/versions/1" for what in FIELDS}
+    written = {what: f"{vision.id}/{workspaces.COLLECTIONS[what]}/chat/versions/1" for what in FIELDS}
     assert made_from(cloud) == [{"what": what, "id": id_, "because": "it exists"} for what, id_ in written.items()]
     assert asset_calls(server) == list(written.values())
 
 
 @EVERY
 def test_a_missing_asset_refuses_the_delete(server: Server, cloud: CloudSession, vision: Workspace, blue: Thing, what: str):
-    vision.asset(assets.COLLECTIONS[what], "chat").remove()
+    vision.asset(workspaces.COLLECTIONS[what], "chat").remove()
     failed = refused(cloud)
     assert failed.reason is Reason.REFUSED
-    assert f"its {what} {vision.id}/{assets.COLLECTIONS[what]}/chat/versions/1 no longer exists" in str(failed)
+    assert f"its {what} {vision.id}/{workspaces.COLLECTIONS[what]}/chat/versions/1 no longer exists" in str(failed)
     assert not server.mutations
 
 
 @EVERY
 def test_another_version_of_a_missing_asset_does_not_count(cloud: CloudSession, vision: Workspace, blue: Thing, what: str):
-    vision.asset(assets.COLLECTIONS[what], "chat").remove()
-    vision.asset(assets.COLLECTIONS[what], "chat", "2")
+    vision.asset(workspaces.COLLECTIONS[what], "chat").remove()
+    vision.asset(workspaces.COLLECTIONS[what], "chat", "2")
     assert "no longer exists" in str(refused(cloud))
 
 
 @EVERY
 def test_a_missing_permission_for_an_asset_is_named(server: Server, cloud: CloudSession, blue: Thing, what: str):
-    permission = f"Microsoft.MachineLearningServices/workspaces/{assets.COLLECTIONS[what]}/versions/read"
+    permission = f"Microsoft.MachineLearningServices/workspaces/{workspaces.COLLECTIONS[what]}/versions/read"
     server.rules.append(deny(permission))
     failed = refused(cloud)
     assert (failed.reason, failed.missing) == (Reason.DENIED, permission)
@@ -75,8 +75,8 @@ def test_a_missing_permission_for_an_asset_is_named(server: Server, cloud: Cloud
 @pytest.mark.parametrize("fault", [error(500), error(400), garbage()], ids=["server error", "refused", "garbage"])
 @EVERY
 def test_an_unreadable_asset_refuses_the_delete(server: Server, cloud: CloudSession, blue: Thing, what: str, fault: object):
-    server.rules.append(on("GET", f".*/{assets.COLLECTIONS[what]}/.*", fault))
-    assert refused(cloud).operation.endswith(f"/{assets.COLLECTIONS[what]}/versions/read")
+    server.rules.append(on("GET", f".*/{workspaces.COLLECTIONS[what]}/.*", fault))
+    assert refused(cloud).operation.endswith(f"/{workspaces.COLLECTIONS[what]}/versions/read")
 
 
 @EVERY
@@ -87,7 +87,7 @@ def test_assets_that_a_deployment_lacks_are_not_read(server: Server, cloud: Clou
 
 @EVERY
 def test_registry_assets_are_assumed_to_exist_and_noted_so(server: Server, cloud: CloudSession, blue: Thing, what: str):
-    id_ = f"azureml://registries/azureml/{assets.COLLECTIONS[what]}/llama/versions/7"
+    id_ = f"azureml://registries/azureml/{workspaces.COLLECTIONS[what]}/llama/versions/7"
     blue.set(FIELDS[what], id_)
     because = "it is in a registry, which these permissions can't read: it is assumed to exist"
     assert {"what": what, "id": id_, "because": because} in made_from(cloud)
@@ -115,7 +115,7 @@ PROVIDER = "providers/Microsoft.MachineLearningServices"
 def test_every_spelling_of_a_workspace_asset_is_read(
     cloud: CloudSession, vision: Workspace, blue: Thing, what: str, spelling: str
 ):
-    many, guid = assets.COLLECTIONS[what], vision.body["properties"]["workspaceId"]
+    many, guid = workspaces.COLLECTIONS[what], vision.body["properties"]["workspaceId"]
     blue.set(FIELDS[what], spelling.format(many=many, guid=guid))
     assert "no longer exists" in str(refused(cloud))
     vision.asset(many, "own", "3")
@@ -155,7 +155,7 @@ def test_an_asset_of_another_workspace_is_read_there(cloud: CloudSession, server
 def test_an_asset_in_an_unknown_spelling_blocks_a_delete(
     server: Server, cloud: CloudSession, blue: Thing, what: str, spelling: object
 ):
-    written = spelling.format(many=assets.COLLECTIONS[what]) if isinstance(spelling, str) else spelling
+    written = spelling.format(many=workspaces.COLLECTIONS[what]) if isinstance(spelling, str) else spelling
     blue.set(FIELDS[what], written)
     because = f"its {what} isn't understood ({written})"
     assert (

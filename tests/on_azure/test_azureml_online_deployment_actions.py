@@ -13,7 +13,7 @@ from on_azure.conftest import DEPLOYMENT, NOW
 from on_azure.prepared_actions import PreparedAction, find_blocked, find_resource, later, prepare_action
 from reaper import registry
 from reaper.acting.contract import HalfDone, UndoResult
-from reaper.azure import assets
+from reaper.azure import workspaces
 from reaper.azure.session import CloudSession
 from reaper.case import Blocked
 from reaper.errors import CloudError, Reason
@@ -595,7 +595,7 @@ def test_a_missing_permission_is_named_and_the_declared_ones_suffice(
     chat.traffic(blue=100)
     waits(server, cloud, 60)
     kind = registry.kind(DEPLOYMENT)
-    server.rules.append(only(*kind.permissions, *assets.PERMISSIONS, granted))
+    server.rules.append(only(*kind.permissions, *workspaces.ASSET_PERMISSIONS, granted))
     failed = prepare_action(cloud, DEPLOYMENT, "chat/blue", move).refused()
     assert (failed.reason, failed.missing) == (Reason.DENIED, missing)
     chat.traffic(blue=100).set("properties.provisioningState", "Succeeded")

@@ -25,7 +25,7 @@ from reaper.acting.contract import (
     any_members,
     nothing_to_put_back,
 )
-from reaper.aws import reader, saved_autoscaling, scaling, tags
+from reaper.aws import autoscaling, reader, scaling
 from reaper.aws.recreation import Recreation
 from reaper.aws.sagemaker import ANY_REPLY_KEY, chosen_members
 from reaper.aws.session import CloudSession, permission_of
@@ -71,7 +71,7 @@ def _undo_permissions(table: Table, action: ActionSpec) -> tuple[str, ...]:
         return (describe, *recreation_of(action).permissions)
     if isinstance(action, Scaling):
         own = permission_of(table.listing.service, action.call)
-        return (describe, "sagemaker:ListTags", own, *saved_autoscaling.RESTORE_PERMISSIONS)
+        return (describe, "sagemaker:ListTags", own, *autoscaling.RESTORE_PERMISSIONS)
     undo = action.undo_call if isinstance(action, StartStop) else None
     return (describe, *([permission_of(table.listing.service, undo.call)] if undo else []))
 
@@ -93,7 +93,7 @@ def read_now(table: Table, cloud: CloudSession, resource: Resource) -> Resource:
     fresh = table.as_now(cloud, fresh, row) if table.as_now else fresh
     if isinstance(stop := table.actions.get(StepName.STOP), Scaling):
         fresh = scaling.with_live_settings(cloud, stop, fresh, row)
-    return replace(fresh, tags=tags.read_tags_now(cloud, *reader.arns_of(table, cloud, row)))
+    return replace(fresh, tags=reader.read_tags_now(cloud, *reader.arns_of(table, cloud, row)))
 
 
 def _read_undo_state(table: Table, cloud: CloudSession, resource: Resource, step: StepName, earlier: Earlier) -> UndoState:
@@ -116,7 +116,7 @@ def _perform(table: Table, cloud: CloudSession, resource: Resource, manifest: Ma
         return ActionResult(because=action.because)
     assert isinstance(action, Deletion)
     remaining = (
-        saved_autoscaling.deregister_targets(cloud, saved["scaling"], permit, _being_deleted(resource))
+        autoscaling.deregister_targets(cloud, saved["scaling"], permit, _being_deleted(resource))
         if action.has_autoscaling
         else []
     )

@@ -1,7 +1,6 @@
 """The reader of AWS kinds: lists and observes what a `Table` says, a whole batch at a time.
 
-The calls that a listing, a first look and a closer look take are decided here, once for every kind.
-"""
+The calls that a listing, a first look and a closer look take are decided here, once for every kind."""
 
 from __future__ import annotations
 
@@ -11,16 +10,115 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from reaper.aws import autoscaling, metrics, sagemaker, tags
+from reaper.aws import autoscaling, metrics, sagemaker
 from reaper.aws.table import Batch, Deletion, Look, ResourceKey, Row, Scaling, Table, Tags, key_of
 from reaper.errors import CloudError, Reason
 from reaper.evidence import is_recent, last_used
 from reaper.kind import ActionSpec, Command, StartStop, blocked_by, by_status, is_decided
-from reaper.model import BilledPart, Resource, StepName
+from reaper.ledger.rows import comparable_id
+from reaper.model import PROTECTING_TAGS, BilledPart, Resource, StepName
 from reaper.observation import IndirectEvidence, Observation, Reading, Window
+from reaper.policy.tags import plain_key
 
 if TYPE_CHECKING:
     from reaper.aws.session import CloudSession
+
+PERMISSION = "tag:GetResources"
+SAGEMAKER_TYPES = ("app", "domain", "endpoint", "inference-component", "mlflow-tracking-server", "notebook-instance", "space")
+BULK_TYPES = {f"sagemaker:{name}" for name in (*SAGEMAKER_TYPES, "user-profile")}
+"""The types that the tagging API is known to cover. It returns nothing for any other, which would look like no tags:
+https://docs.aws.amazon.com/resourcegroupstagging/latest/APIReference/supported-services.html"""
+KnownTags = dict[str, str]
+"""None where they couldn't be read, or two rows contradict each other: either may protect."""
+TagsByArn = dict[str, dict[str, KnownTags | None]]
+"""Tags by ARN in the form in which ids are compared, by lower-cased ARN: two names may differ in case only."""
+
+
+def tags_by_arn(cloud: CloudSession, *types: str) -> TagsByArn | None:
+    """The tags of every tagged resource of these types, such as `sagemaker:endpoint`; None, and noted, when they can't be read.
+
+    A type that isn't among `BULK_TYPES` is never read so.
+    """
+    return cloud.read_or_none(PERMISSION, lambda: _read_tags(cloud, types))
+
+
+def _read_tags(cloud: CloudSession, types: Sequence[str]) -> TagsByArn:
+    if unknown := sorted({*types} - BULK_TYPES):
+        raise CloudError(Reason.REFUSED, PERMISSION, f"the tagging API isn't known to cover {', '.join(unknown)}")
+    by_arn: TagsByArn = {}
+    listed = ("resourcegroupstaggingapi", "GetResources", "ResourceTagMappingList", "ResourceARN")
+    for row in cloud.paged_rows(*listed, token_key="PaginationToken", ResourceTypeFilters=list(types), ResourcesPerPage=100):
+        arn, pairs = row["ResourceARN"], [(tag.get("Key"), tag.get("Value")) for tag in row.get("Tags") or ()]
+        # What isn't a pair of strings may protect.
+        is_read = all(isinstance(key, str) and key and isinstance(value, str) for key, value in pairs)
+        spelled, key = by_arn.setdefault(arn.lower(), {}), comparable_id(arn)
+        spelled[key] = _merge((spelled.get(key, {}), *({k: v} for k, v in pairs))) if is_read else None
+        if spelled[key] is None:
+            text = f"the tags of {arn} can't be read, or contradict each other"
+            cloud.add_error(CloudError(Reason.UNREADABLE, PERMISSION, text))
+    return by_arn
+
+
+def tags_one_by_one(cloud: CloudSession, permission: str, arns: Sequence[str], read: Callable[[str], KnownTags]) -> TagsByArn:
+    """The tags of resources that the tagging API doesn't cover, by a call of their own service each; None, and noted, where that fails."""
+    every = cloud.map_concurrently(lambda arn: cloud.read_or_none(permission, partial(read, arn)), arns)
+    by_arn: TagsByArn = {}
+    for arn, own_tags in zip(arns, every, strict=True):
+        by_arn.setdefault(arn.lower(), {})[comparable_id(arn)] = own_tags
+    return by_arn
+
+
+def _merge(every: Iterable[KnownTags | None]) -> KnownTags | None:
+    """The tags of all; None as soon as some can't be read or two contradict each other."""
+    merged: KnownTags = {}
+    for tags in every:
+        if tags is None or any(merged[key] != tags[key] for key in merged.keys() & tags.keys()):
+            return None
+        merged |= tags
+    return merged
+
+
+def tags_of(by_arn: TagsByArn | None, *arns: str) -> KnownTags | None:
+    """The tags of the first ARN, over those of the others that it lives in; None when tags couldn't be read."""
+    if by_arn is None:
+        return None
+    merged: KnownTags = {}
+    for arn in reversed(arns):
+        spelled = by_arn.get(arn.lower(), {})
+        # Those of the spelling that is surely the same resource; else those of all spellings, since one of them may be.
+        tags = spelled[comparable_id(arn)] if comparable_id(arn) in spelled else _merge(spelled.values())
+        if tags is None:
+            return None
+        merged = _inside(merged, tags)
+    return merged
+
+
+def _inside(outer: KnownTags, own: KnownTags) -> KnownTags:
+    """Its own tags, over those of what it lives in, of which those that may protect stay: `PROTECTING_TAGS`."""
+    merged, named = dict(own), {key.rstrip() for key in own}
+    for key, value in outer.items():
+        while key in merged and plain_key(key) in PROTECTING_TAGS and key.rstrip() in named:
+            key += " "
+        merged.setdefault(key, value)
+    return merged
+
+
+def read_tags_now(cloud: CloudSession, *arns: str) -> dict[str, str]:
+    """The tags of the first ARN, over those of the others that it lives in, one authoritative call each, right before an action.
+
+    Raises CloudError, but never GONE: tags that are not found are tags that couldn't be read.
+    """
+    merged: KnownTags = {}
+    for arn in reversed(arns):
+        try:
+            rows = list(cloud.paged_rows("sagemaker", "ListTags", "Tags", "Key", "Value", ResourceArn=arn))
+        except CloudError as error:
+            if error.reason is not Reason.GONE:
+                raise
+            raise CloudError(Reason.REFUSED, error.operation, f"the tags of {arn} can't be read: {error}") from error
+        merged = _inside(merged, {row["Key"]: row["Value"] for row in rows})
+    return merged
+
 
 TOO_RECENT = "it was used or changed too recently for a closer look"
 CAMEL_HUMP = re.compile(r"(?<!^)(?=[A-Z])")
@@ -48,7 +146,7 @@ def completed(table: Table) -> Table:
 
 def _read_permissions(table: Table) -> tuple[str, ...]:
     listing = table.listing
-    tagging = f"{listing.service}:{listing.tags_call[0]}" if listing.tags_call else tags.PERMISSION
+    tagging = f"{listing.service}:{listing.tags_call[0]}" if listing.tags_call else PERMISSION
     of_metrics = metrics.PERMISSIONS if table.is_busy_published or table.first_look else metrics.PERMISSIONS[:1]
     reads = (f"{listing.service}:{listing.list}", *table.look_permissions, tagging)
     reads += of_metrics if table.is_busy_published or table.first_look or table.signals else ()
@@ -101,16 +199,16 @@ def discover(table: Table, cloud: CloudSession) -> Iterator[Resource]:
     by_arn = _tags_of_rows(table, cloud, rows) if rows else {}
 
     def parse(row: Row) -> Resource:
-        return resource_of(table, cloud, row, tags.tags_of(by_arn, *arns_of(table, cloud, row)))
+        return resource_of(table, cloud, row, tags_of(by_arn, *arns_of(table, cloud, row)))
 
     return map(parse, rows) if listing.has else cloud.each(f"{listing.service}:{listing.list}", rows, parse)
 
 
-def _tags_of_rows(table: Table, cloud: CloudSession, rows: Sequence[Row]) -> tags.TagsByArn | None:
+def _tags_of_rows(table: Table, cloud: CloudSession, rows: Sequence[Row]) -> TagsByArn | None:
     """In bulk, or by a call of their own service each where the tagging API doesn't cover them."""
     listing = table.listing
     if listing.tags_call is None:
-        return tags.tags_by_arn(cloud, *listing.tag_types)
+        return tags_by_arn(cloud, *listing.tag_types)
     operation, parameter, want = listing.tags_call
 
     def read(arn: str) -> dict[str, str]:
@@ -118,7 +216,7 @@ def _tags_of_rows(table: Table, cloud: CloudSession, rows: Sequence[Row]) -> tag
         return {str(tag["key"]): str(tag["value"]) for tag in reply[want]}
 
     arns = [str(row[listing.key("arn")]) for row in rows if row.get(listing.key("arn"))]
-    return tags.tags_one_by_one(cloud, f"{listing.service}:{operation}", arns, read)
+    return tags_one_by_one(cloud, f"{listing.service}:{operation}", arns, read)
 
 
 def arns_of(table: Table, cloud: CloudSession, row: Row) -> Sequence[str]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reaper.acting.contract import Earlier, Manifest, Members, UndoResult, UndoState
-from reaper.aws import tags
+from reaper.aws import reader
 from reaper.aws.sagemaker import RESTORED_TAG, no_room_for_tag_because, to_plain_json
 from reaper.aws.session import CloudSession
 from reaper.errors import CloudError, Reason
@@ -41,7 +41,7 @@ def first_created(row: Mapping[str, Any], own_tags: Mapping[str, str]) -> str:
 
 def is_same_resource(cloud: CloudSession, row: Mapping[str, Any], arn: str, first_created_at: str | None) -> bool:
     """Whether the description shows the resource created at `first_created_at`, or what was recreated in its place."""
-    return bool(first_created_at) and first_created(row, tags.read_tags_now(cloud, arn)) == first_created_at
+    return bool(first_created_at) and first_created(row, reader.read_tags_now(cloud, arn)) == first_created_at
 
 
 def with_restored_tag(own_tags: Mapping[str, str], first_created_at: str) -> dict[str, str]:

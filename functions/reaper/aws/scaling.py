@@ -31,15 +31,17 @@ from reaper.acting.contract import (
     part_of,
 )
 from reaper.acting.put_back import LeftBehind, put_back
-from reaper.aws import autoscaling, reader, recreation, sagemaker, tags
-from reaper.aws.autoscaling import CAPACITY_DIMENSIONS, name_in, target_key
-from reaper.aws.recreation import RestoredCount
-from reaper.aws.saved_autoscaling import (
+from reaper.aws import autoscaling, reader, recreation, sagemaker
+from reaper.aws.autoscaling import (
+    CAPACITY_DIMENSIONS,
     SAVED_MEMBERS,
     autoscaling_digest,
+    name_in,
     read_autoscaling_state,
     register_target,
+    target_key,
 )
+from reaper.aws.recreation import RestoredCount
 from reaper.aws.session import CloudSession
 from reaper.aws.table import Numbers, Row, Scaling, Table, Tags
 from reaper.errors import CloudError, Reason
@@ -77,7 +79,7 @@ def saved_state(table: Table, scaling: Scaling, cloud: CloudSession, resource: R
     goal = scaling.goal(cloud, resource)
     [first, *_] = goal.wanted
     same = {
-        "born": recreation.first_created(goal.row, tags.read_tags_now(cloud, goal.row[table.listing.key("arn")])),
+        "born": recreation.first_created(goal.row, reader.read_tags_now(cloud, goal.row[table.listing.key("arn")])),
         "same": goal.same,
     }
     part = _part(scaling, earlier, same, goal.wanted)

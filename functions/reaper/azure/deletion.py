@@ -26,10 +26,10 @@ from reaper.acting.contract import (
 )
 from reaper.acting.put_back import LeftBehind, put_back
 from reaper.azure import changes, deployments
-from reaper.azure.assets import require_assets
 from reaper.azure.deployments import WRITE, WRITE_ENDPOINT, DeploymentDetails, endpoint_of
 from reaper.azure.reader import State
 from reaper.azure.requests import ArmChange, Json, latest_known, parse_time
+from reaper.azure.workspaces import require_assets
 from reaper.errors import ActionWithdrawn, CloudError, Reason
 from reaper.model import Resource, StepName
 from reaper.record import Act, SideChange

@@ -21,7 +21,7 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from reaper.azure import assets, workspaces
+from reaper.azure import workspaces
 from reaper.azure.requests import ArmRequest, Json, parse_time, reading, valid_count
 from reaper.azure.workspaces import PROVIDER, TYPE, Workspace, comparable_id, last_segment, workspace_request
 from reaper.errors import CloudError, Reason, gone_as_partial
@@ -106,7 +106,7 @@ def details_of(deployment: Deployment) -> DeploymentDetails:
         mirrored_percent=traffic_percent(endpoint, row["name"], MIRROR_KEY),
         endpoint_state=str((endpoint.get("properties") or {}).get("provisioningState") or ""),
         endpoint_created=_created_at(endpoint),
-        unclear_asset_because=assets.unclear_because(row, deployment.workspace),
+        unclear_asset_because=workspaces.unclear_because(row, deployment.workspace),
     )
 
 

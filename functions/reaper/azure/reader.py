@@ -1,26 +1,81 @@
 """The reader of Azure ML kinds: it lists, reads and observes what a `Table` says, a whole batch at a time.
 
-Metrics of computes are the workspace's, split by the compute's name.
-"""
+Metrics of computes are the workspace's, split by the compute's name."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from shlex import quote
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote as escape
 
-from reaper.azure import lines
 from reaper.azure.metrics import MetricQuery, MetricSource, fetch_metrics
 from reaper.azure.requests import ArmChange, ArmRequest, Json
 from reaper.case import Blocked
 from reaper.evidence import is_recent
-from reaper.kind import ActionSpec, Block, Kind, StartStop, blocked_by, by_status, is_decided, no_line
+from reaper.kind import ActionSpec, Block, Command, Kind, StartStop, blocked_by, by_status, is_decided, no_line
 from reaper.model import BilledPart, Resource, StepName, is_native
 from reaper.observation import Observation, Reading, Window
 
 if TYPE_CHECKING:
     from reaper.azure.session import CloudSession
+
+IN_WORKSPACE = " --workspace-name {workspaces} --resource-group {resourcegroups} --subscription {subscriptions}"
+"""The end of a line."""
+STUDIO_URL = "https://ml.azure.com"
+WORKSPACE_RESOURCE = re.compile(
+    r"(/subscriptions/[0-9a-f-]{36}/resourcegroups/[^/?#&%]{1,90}/providers/microsoft\.machinelearningservices/workspaces/[A-Za-z0-9_-]{1,260})"
+    r"/(?:computes/(?P<compute>[^/]+)|onlineendpoints/(?P<endpoint>[^/]+)(?:/deployments/[^/]+)?)",
+    re.IGNORECASE,
+)
+
+
+def place(resource: Resource) -> str:
+    """The workspace, which people know better than the subscription; else the subscription with its name."""
+    target = resource.target
+    if workspace := _id_parts(resource.id).get("workspaces"):
+        return f"workspace {workspace}"
+    return f"subscription {target.account_name} ({target.account})" if target.account_name else f"subscription {target.account}"
+
+
+def console_url(resource: Resource) -> str | None:
+    """A page of the studio, which lists computes and endpoints by workspace."""
+    named = WORKSPACE_RESOURCE.fullmatch(resource.id)
+    if named is None or not resource.id.isprintable():
+        return None
+    workspace = f"wsid={escape(named[1])}"
+    if named["compute"]:
+        return f"{STUDIO_URL}/compute/{escape(named['compute'], safe='')}/details?{workspace}"
+    return f"{STUDIO_URL}/endpoints/realtime/{escape(named['endpoint'], safe='')}/detail?{workspace}"
+
+
+def keep_line(resource: Resource, key: str, value: str) -> str | None:
+    """The line that puts a tag on it. Not for computes: the Azure CLI can't tag them alone."""
+    return f"az tag update --operation merge --resource-id {quote(resource.id)} --tags {key}={value}"
+
+
+def command(label: str, template: str, resource: Resource) -> Command | None:
+    """The line under that label; None if the ID doesn't name what the line needs."""
+    text = line(template, resource)
+    return Command(label=label, line=text) if text else None
+
+
+def line(template: str, resource: Resource) -> str | None:
+    """A line for the Azure CLI about the resource; None if its ID doesn't name what the line needs."""
+    parts = {**_id_parts(resource.id), "name": resource.name}
+    try:
+        return template.format(**{key: quote(value) for key, value in parts.items()})
+    except KeyError:
+        return None
+
+
+def _id_parts(arm_id: str) -> dict[str, str]:
+    """What an ARM ID names, by type in lower case."""
+    parts = arm_id.strip("/").split("/")
+    return {key.lower(): value for key, value in zip(parts[::2], parts[1::2], strict=False)}
 
 
 TOO_RECENT = "it was used or changed too recently for a closer look"
@@ -101,8 +156,8 @@ def kind_of(table: Table) -> Table:
         blocked_actions=partial(_blocked_actions, table),
         parts_after=partial(_parts_after, table),
         undo_line=partial(_undo_line, table),
-        console_url=lines.console_url,
-        place=lines.place,
+        console_url=console_url,
+        place=place,
         has_idle_shutdown=table.native is not None,
     )
 
@@ -182,4 +237,4 @@ def _undo_line(table: Table, resource: Resource) -> str | None:
     """None for an idle shutdown, which only `reaper restore` sets to what it was."""
     if is_native(resource, StepName.STOP) or not table.undo_command:
         return None
-    return lines.line(table.undo_command, resource)
+    return line(table.undo_command, resource)

@@ -3,8 +3,7 @@
 Both are in one named row of the ledger for a place and kind, and in further ones if it has more than 10,000 resources. It saves requests and
 nothing else. What is missing or unreadable is requested as usual, and the re-check before an action doesn't use it.
 After the first failure of the ledger a run goes on without the cache: it reports that once and doesn't wait for the ledger again.
-A row takes 400 KB in DynamoDB and 1 MiB in Table Storage: https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html
-"""
+A row takes 400 KB in DynamoDB and 1 MiB in Table Storage: https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html"""
 
 from __future__ import annotations
 
@@ -14,20 +13,117 @@ import re
 import struct
 import threading
 import zlib
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from typing import TypeVar
 
 from reaper.errors import ReaperError
+from reaper.evidence import is_recent, last_busy
 from reaper.ledger import opening
 from reaper.ledger.ledger import Ledger, target_text
 from reaper.ledger.rows import NamedRow, document_of, parse_document
-from reaper.model import Resource, Target
-from reaper.observation import CachedDescription
-from reaper.observing.uses import RECORD, LastUse, LastUses
-from reaper.observing.uses import pack as pack_uses
-from reaper.observing.uses import unpack as unpack_uses
+from reaper.model import Resource, Role, Target
+from reaper.observation import CachedDescription, Observation, Reading, RecentSince, Window
+
+RECORD = struct.Struct(">5s3sII")
+"""The key of the ID, the revision, and when it was last used and asked about, in seconds since 1970."""
+HOUR, DAY = 3600, 24 * 3600
+EARLIER_SWEEP = "an earlier sweep"
+"""The signal of a remembered use, as reasons and reports name it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastUse:
+    """What a sweep saw of a resource with that `revision`. `used` and `asked` are seconds since 1970, both 0 if it showed no use at all."""
+
+    revision: bytes
+    used: int = 0
+    asked: int = 0
+
+
+LastUses = Mapping[bytes, LastUse]
+"""By the key of the resource's ID."""
+
+
+def key_of(resource_id: str) -> bytes:
+    """Two IDs with one key would still have different revisions."""
+    return sha256(resource_id.encode()).digest()[:5]
+
+
+def packed_uses(uses: LastUses) -> bytes:
+    """The uses in the order of their keys, 16 bytes each."""
+    return b"".join(
+        RECORD.pack(key, use.revision, use.used, use.asked) for key, use in sorted(uses.items(), key=lambda pair: pair[0])
+    )
+
+
+def uses_in(packed: bytes) -> dict[bytes, LastUse]:
+    """The inverse of `packed_uses`. Raises struct.error for another length."""
+    records = RECORD.iter_unpack(packed)
+    return {key: LastUse(revision=revision, used=used, asked=asked) for key, revision, used, asked in records}
+
+
+def known_readings(
+    resources: Iterable[Resource], stored: LastUses, recent: Mapping[str, RecentSince], in_full: frozenset[str], now: datetime
+) -> dict[str, tuple[Reading, ...]]:
+    """What needs no first look, by ID: its remembered use as a reading, or nothing if it was silent and needs its whole window at once.
+
+    `in_full`: the IDs of what is always asked about.
+    """
+    resources, known = list(resources), dict[str, tuple[Reading, ...]]()
+    counts, seconds = Counter(resource.id for resource in resources), int(now.timestamp())
+    for resource in resources if stored else ():
+        key = key_of(resource.id)
+        use = stored.get(key)
+        if use is None or counts[resource.id] > 1 or use.revision != _revision(resource):
+            continue
+        since = int(recent[resource.id].under_some_rule.timestamp()) + 1
+        if not use.used or use.asked - use.used >= seconds - since:
+            known[resource.id] = ()
+        elif use.used > since and resource.id not in in_full and _is_of_today(use, key, seconds):
+            used, asked = (datetime.fromtimestamp(at, UTC) for at in (use.used, use.asked))
+            known[resource.id] = (Reading(signal=EARLIER_SWEEP, role=Role.ACTIVITY, event_at=used, seen_at=asked),)
+    return known
+
+
+def seen_use(observation: Observation, listed: Resource, before: LastUse | None, window: Window, now: datetime) -> LastUse | None:
+    """What to remember of a resource as `listed`, which may be what it was `before`; None if it must be asked about.
+
+    Only complete replies count: a point at an odd time may be taken for a later use than it was.
+    """
+    revision, since = _revision(listed), window.recent_since_by_id.get(listed.id)
+    if revision is None or since is None or observation.changing_because:
+        return None
+    same = before if before and before.revision == revision else None
+    readings = [reading for reading in observation.readings if reading.series is not None]
+    if not readings or not all(reading.complete for reading in observation.readings):
+        return same
+    used = max((busy for r in readings if r.role is Role.ACTIVITY and (busy := last_busy(r))), default=None)
+    is_silent = not used or used <= since.under_some_rule
+    if is_silent and is_recent(observation, window):
+        return None
+    if used is None:
+        return LastUse(revision=revision)
+    last = int(used.timestamp())
+    return same if same and same.used == last and is_silent else LastUse(revision=revision, used=last, asked=int(now.timestamp()))
+
+
+def _is_of_today(use: LastUse, key: bytes, now: int) -> bool:
+    """Whether it was asked about since its own hour last began. A time ahead of now was written by a wrong clock."""
+    own_hour = key[-1] % 24 * HOUR
+    return use.used <= use.asked <= now and (use.asked - own_hour) // DAY == (now - own_hour) // DAY
+
+
+def _revision(resource: Resource) -> bytes | None:
+    """What every recreation, change and change of status has of its own; None if its creation time is unknown."""
+    if resource.created is None:
+        return None
+    times = [moment and moment.timestamp() for moment in (resource.created, resource.changed)]
+    return sha256(f"{resource.id} {times} {resource.status}".encode()).digest()[:3]
+
 
 MAX_ROWS = 50
 MAX_USES = 10_000
@@ -157,13 +253,13 @@ def write_cached(
 
 def _new_rows(descriptions: Mapping[str, CachedDescription], uses: LastUses) -> list[dict[str, str]]:
     """The columns of every row. What doesn't fit into so many rows is left out."""
-    entries, packed_uses = list(descriptions.items()), pack_uses(uses)
+    entries, packed = list(descriptions.items()), packed_uses(uses)
     length = RECORD.size * MAX_USES
-    count = min(MAX_ROWS, max(1, -(-len(entries) // MAX_ENTRIES), -(-len(packed_uses) // length)))
+    count = min(MAX_ROWS, max(1, -(-len(entries) // MAX_ENTRIES), -(-len(packed) // length)))
     rows = [
         {
             PACKED_COLUMN: _pack(entries[number * MAX_ENTRIES : (number + 1) * MAX_ENTRIES]),
-            USES_COLUMN: base64.b64encode(packed_uses[number * length : (number + 1) * length]).decode(),
+            USES_COLUMN: base64.b64encode(packed[number * length : (number + 1) * length]).decode(),
         }
         for number in range(count)
     ]
@@ -232,7 +328,7 @@ def _unpack(named_row: NamedRow) -> dict[str, CachedDescription]:
 def _unpack_uses(named_row: NamedRow) -> dict[bytes, LastUse]:
     """The uses of a row; none if it makes no sense."""
     try:
-        return unpack_uses(base64.b64decode(named_row.values.get(USES_COLUMN, ""), validate=True))
+        return uses_in(base64.b64decode(named_row.values.get(USES_COLUMN, ""), validate=True))
     except (ValueError, struct.error):
         return {}
 

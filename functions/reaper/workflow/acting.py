@@ -19,8 +19,7 @@ from reaper.run import act_context, open_archive
 from reaper.sessions import open_account, session_of
 from reaper.settings import Settings
 from reaper.workflow import lease
-from reaper.workflow.context import WorkflowContext, current_policy, setup_of
-from reaper.workflow.stored_run import EngineState, StoredRun
+from reaper.workflow.stored_run import EngineState, StoredRun, WorkflowContext, current_policy, setup_of
 
 
 def act_on_target(decided: Decided, stored: StoredRun, engine: EngineState, context: WorkflowContext) -> Acted:

@@ -23,8 +23,7 @@ from reaper.model import Time
 from reaper.notices.context import ConcludeContext
 from reaper.policy.schema import Policy
 from reaper.run import conclude_context, open_ledger
-from reaper.workflow.context import WorkflowContext, run_settings
-from reaper.workflow.stored_run import StoredRun
+from reaper.workflow.stored_run import StoredRun, WorkflowContext, run_settings
 
 LEASE_ROW, CONCLUDE_ROW = "run-lease", "conclude-lease"
 RUN_LEASE = timedelta(hours=3)

@@ -33,10 +33,21 @@ from reaper.registry import kinds
 from reaper.run import conclude_context, new_run, observe_context, open_archive, unreached_first
 from reaper.sessions import list_accounts, open_account
 from reaper.workflow import lease
-from reaper.workflow.context import WorkflowContext, current_policy, setup_of
 from reaper.workflow.lease import RUN_LEASE, RunLease
-from reaper.workflow.store import ACT_ITEMS, DECIDED, MISSING, RunStore
-from reaper.workflow.stored_run import EngineState, RunItem, StoredRun, require_run, store_run
+from reaper.workflow.stored_run import (
+    ACT_ITEMS,
+    DECIDED,
+    MISSING,
+    EngineState,
+    RunItem,
+    RunStore,
+    StoredRun,
+    WorkflowContext,
+    current_policy,
+    require_run,
+    setup_of,
+    store_run,
+)
 
 TAKEN_OVER = "another run has taken over from this one"
 OTHER_RUN = "it belongs to another run"

@@ -1,18 +1,120 @@
 """A run as its workflow stores it: what every later step needs, written once when the targets are listed.
 
-It is stored under its own hash, which the engine carries from step to step. So a step believes the store only what the run itself listed.
-"""
+It is stored under its own hash, which the engine carries from step to step. So a step believes the store only what the run itself listed."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime
 from hashlib import sha256
 
+from reaper import handover
 from reaper.calendars.terms import Calendar
-from reaper.errors import CloudError, Reason
+from reaper.errors import CloudError, ReaperError, Reason, SettingsError
 from reaper.ledger.rows import adapter, parse_document
 from reaper.model import Account, Run, Target
-from reaper.workflow.store import ITEMS, RUN_PREFIX, RunStore
+from reaper.policy.file import POLICY_CHANGED, load_policy
+from reaper.policy.schema import Policy
+from reaper.run import RunSetup, no_progress, open_ledger
+from reaper.settings import Settings
+from reaper.stores.texts import TextStore, open_texts
+
+RUN_PREFIX = "run-"
+ITEMS, MISSING, DECIDED, ACT_ITEMS = "items.json", "missing.json", "decided.json", "act-items.json"
+FIGURES, SUMMARY = "figures.json", "summary.json"
+
+
+class RunStore:
+    """The texts of one run, at `place`. Every method raises CloudError if the store fails."""
+
+    def __init__(self, texts: TextStore, place: str) -> None:
+        self._texts, self._place = texts, place
+
+    def write(self, name: str, text: str) -> None:
+        """Write the text, or replace it."""
+        self._texts.replace_text(self._place, name, text)
+
+    def create(self, name: str, text: str) -> bool:
+        """Write the text unless there is one of that name. Returns whether it was written."""
+        try:
+            self._texts.write(self._place, name, text)
+        except CloudError as error:
+            if error.code in self._texts.EXISTS_CODES:
+                return False
+            raise
+        return True
+
+    def read(self, name: str) -> str | None:
+        """The text of that name; None if there is none. Raises CloudError if the bucket or the container is missing."""
+        try:
+            return self._texts.read_text(f"{self._place}/{name}")
+        except CloudError as error:
+            if error.reason is Reason.GONE and error.code in self._texts.MISSING_CODES:
+                return None
+            raise
+
+    def names(self, folder: str = "") -> list[str]:
+        """The names of all texts, or of those in a folder such as `observed/`, sorted."""
+        addresses = self._texts.list_texts(f"{self._place}/{folder}".rstrip("/"))
+        return [address.removeprefix(f"{self._place}/") for address in addresses]
+
+
+def open_run_store(address: str | None, run_id: str) -> RunStore:
+    """The store of one run. Raises SettingsError for an address that can't be used."""
+    if not address:
+        raise SettingsError("a workflow needs REAPER_RUNS: s3://bucket/prefix, or a blob container's https URL")
+    if not address.startswith(("s3://", "https://", "/")):
+        raise SettingsError(f"REAPER_RUNS={address!r}: expected s3://bucket/prefix, or a blob container's https URL")
+    return RunStore(open_texts(address, "REAPER_RUNS needs"), f"{address.rstrip('/')}/{run_id}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkflowContext:
+    """The deployment's settings, of one cloud; the store of the run; and when the process will be ended.
+
+    `list_targets` takes the settings as a call narrowed them. The later steps take mode and kinds from the stored run.
+    """
+
+    settings: Settings
+    store: RunStore
+    clock: Callable[[], datetime]
+    deadline: datetime | None = None
+    progress: Callable[[str], None] = no_progress
+    wait: Callable[[float], None] = time.sleep
+
+
+def current_policy(context: WorkflowContext, policy_sha256: str, calendars: Iterable[Calendar] = ()) -> tuple[Policy, str | None]:
+    """The policy as it is now, with the calendars as the run read them, and why the run can't go by it: it has changed, or it can't be read. Then it is the built-in one."""
+    try:
+        source = load_policy(context.settings.policy)
+    except ReaperError as error:
+        return load_policy(None).policy, f"the policy can't be read: {error}"
+    return source.policy.with_calendars(
+        {each.name: each for each in calendars}
+    ), None if source.sha256 == policy_sha256 else POLICY_CHANGED
+
+
+def run_settings(stored: StoredRun, context: WorkflowContext) -> Settings:
+    """The deployment's settings, with the mode and the kinds of this run."""
+    return replace(context.settings, mode=stored.run.mode, kinds=stored.kinds)
+
+
+def setup_of(stored: StoredRun, context: WorkflowContext, policy: Policy) -> RunSetup:
+    """What the contexts of the phases share."""
+    settings = run_settings(stored, context)
+    return RunSetup(
+        run=stored.run,
+        settings=settings,
+        policy=policy,
+        ledger=open_ledger(settings),
+        clock=context.clock,
+        progress=context.progress,
+        deadline=context.deadline,
+        observe_share=handover.SHARE_OF_STEP,
+    )
+
 
 REGIONS_PER_ITEM = 4
 """Regions that one step reads. A region of 50,000 endpoints takes most of a function's 15 minutes, an ordinary one a few seconds."""

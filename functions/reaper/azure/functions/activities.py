@@ -22,11 +22,10 @@ from reaper.azure.functions import starting
 from reaper.azure.functions.orchestration import ACT_ON_ITEM, CARRIED, CONCLUDE_RUN, DECIDE_RUN, LIST_TARGETS, OBSERVE_ITEM, Call
 from reaper.errors import CloudError, ConcludeTakenOver, ReaperError, Reason
 from reaper.settings import Settings
-from reaper.workflow.store import open_run_store
+from reaper.workflow.stored_run import open_run_store
 
 if TYPE_CHECKING:
-    from reaper.workflow.context import WorkflowContext
-    from reaper.workflow.stored_run import EngineState
+    from reaper.workflow.stored_run import EngineState, WorkflowContext
 
 ACTIVITY_LIMIT = timedelta(minutes=20)
 """The time that an activity takes at most: less than `functionTimeout`, at which the host would end the whole worker."""
@@ -104,7 +103,7 @@ def _item_result(call: Call, phase: Callable[[WorkflowContext, EngineState, int]
 
 def _context(call: Call, settings: Settings) -> WorkflowContext:
     """The context of an activity that begins now. Raises SettingsError."""
-    from reaper.workflow.context import WorkflowContext
+    from reaper.workflow.stored_run import WorkflowContext
 
     return WorkflowContext(
         settings=settings,

@@ -20,10 +20,10 @@ from reaper.model import Status
 from reaper.report.figures import swept_facts
 from reaper.report.json import report_json
 from reaper.report.summary import has_news
-from reaper.workflow.store import FIGURES, SUMMARY, RunStore
+from reaper.workflow.stored_run import FIGURES, SUMMARY, RunStore
 
 if TYPE_CHECKING:
-    from reaper.workflow.context import WorkflowContext
+    from reaper.workflow.stored_run import WorkflowContext
 
 PUBLISHING, PUBLISHED = "publishing.json", "published.json"
 """Texts in the store of the run: the claim of the first one to publish, and what was published."""

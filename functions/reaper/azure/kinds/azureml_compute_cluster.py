@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from reaper.azure import computes, jobs, lines, metrics
+from reaper.azure import computes, jobs, metrics, reader
 from reaper.azure.computes import ComputeDetails
 from reaper.azure.metrics import MetricQuery, MetricResult, activity_reading, heartbeat_reading, stand_in_reading
 from reaper.azure.reader import Scaling, State, Table, kind_of, read_workspace_metrics
@@ -145,9 +145,9 @@ TABLE = Table(
     },
     commands={
         StepName.STOP: partial(
-            lines.command,
+            reader.command,
             "Set its minimum to 0 nodes now",
-            "az ml compute update --name {name} --min-instances 0" + lines.IN_WORKSPACE,
+            "az ml compute update --name {name} --min-instances 0" + reader.IN_WORKSPACE,
         )
     },
     price_keys=("Linux", "LinuxSpot"),

@@ -13,7 +13,7 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
-from reaper.azure import computes, jobs, lines, metrics
+from reaper.azure import computes, jobs, metrics, reader
 from reaper.azure.computes import CHANGING_STATES, ComputeDetails
 from reaper.azure.metrics import MetricQuery, MetricResult, activity_reading, heartbeat_reading
 from reaper.azure.reader import Scaling, State, Table, each, kind_of, read_workspace_metrics, state_in, state_not_in
@@ -217,8 +217,8 @@ TABLE = Table(
         ),
         block(lambda resource: resource.details.may_lack_settings, SHUTDOWN_UNKNOWN),
     ),
-    commands={StepName.STOP: partial(lines.command, "Stop it now", "az ml compute stop --name {name}" + lines.IN_WORKSPACE)},
-    undo_command="az ml compute start --name {name}" + lines.IN_WORKSPACE,
+    commands={StepName.STOP: partial(reader.command, "Stop it now", "az ml compute stop --name {name}" + reader.IN_WORKSPACE)},
+    undo_command="az ml compute start --name {name}" + reader.IN_WORKSPACE,
     price_keys=("Linux",),
     details=ComputeDetails,
     needs_setup="Busy (docs/busy.md)",

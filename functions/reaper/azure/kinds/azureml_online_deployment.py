@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from reaper.azure import assets, deployments, lines, metrics
+from reaper.azure import deployments, metrics, reader, workspaces
 from reaper.azure.deployments import BROKEN_STATES, CHANGING_STATES, WRITE, WRITE_ENDPOINT, Deployment, DeploymentDetails
 from reaper.azure.metrics import MetricQuery, MetricSource, activity_reading, heartbeat_reading
 from reaper.azure.reader import Deletion, Scaling, State, Table, each, kind_of, needs_closer_look, state_in, state_not_in
@@ -36,7 +36,7 @@ TRAFFIC_QUERY = MetricQuery(
     is_gone=deployments.is_gone,
 )
 ON_KUBERNETES = "it runs on your own Kubernetes nodes, which Azure ML doesn't bill"
-ONE_DEPLOYMENT = "--name {deployments} --endpoint-name {onlineendpoints}" + lines.IN_WORKSPACE
+ONE_DEPLOYMENT = "--name {deployments} --endpoint-name {onlineendpoints}" + reader.IN_WORKSPACE
 
 
 def read_now(cloud: CloudSession, resource: Resource) -> Resource:
@@ -248,7 +248,7 @@ def delete_line(resource: Resource) -> Command | None:
     """Not while it gets traffic: then Azure refuses."""
     gets_none = resource.details is not None and resource.details.traffic_percent == 0
     line = "az ml online-deployment delete " + ONE_DEPLOYMENT
-    return lines.command("Delete it now", line, resource) if gets_none else None
+    return reader.command("Delete it now", line, resource) if gets_none else None
 
 
 TABLE = Table(
@@ -294,19 +294,19 @@ TABLE = Table(
             "with user-assigned identities takes the permission to assign each of them. Its settings are stored first, environment variables "
             "included, and those may contain secrets: keep the store of manifests private",
             undo="recreates it with its model, settings, tags, instances and, once it is ready, its traffic",
-            permissions=(deployments.DELETE, WRITE_ENDPOINT, deployments.ASSIGN_IDENTITY, *assets.PERMISSIONS),
+            permissions=(deployments.DELETE, WRITE_ENDPOINT, deployments.ASSIGN_IDENTITY, *workspaces.ASSET_PERMISSIONS),
         ),
     },
     parts_after=parts_after,
     commands={
         StepName.STOP: partial(
-            lines.command,
+            reader.command,
             "Scale it to one instance now",
             f"az ml online-deployment update {ONE_DEPLOYMENT} --set instance_count=1",
         ),
         StepName.DELETE: delete_line,
     },
-    keep_line=lines.keep_line,
+    keep_line=reader.keep_line,
     price_keys=("Linux",),
     details=DeploymentDetails,
 )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from reaper.acting.contract import PREVIOUS_MEMBERS, Earlier, Manifest, Members, UndoResult, UndoState, any_members
-from reaper.aws import autoscaling, recreation, saved_autoscaling, tags
+from reaper.aws import autoscaling, reader, recreation
 from reaper.aws.kinds.sagemaker_endpoint.description import (
     CONFIG_MEMBERS,
     ENDPOINT_MEMBERS,
@@ -32,7 +32,7 @@ MEMBERS: Members = {
     "variants": any_members(*VARIANT_MEMBERS),
     "shadows": any_members(*VARIANT_MEMBERS),
     "config": {"name": None, "params": any_members(*CONFIG_MEMBERS), "tags": None},
-    "scaling": saved_autoscaling.SAVED_MEMBERS,
+    "scaling": autoscaling.SAVED_MEMBERS,
 }
 COUNT, SERVERLESS = "DesiredInstanceCount", "CurrentServerlessConfig"
 SETTINGS = (
@@ -52,7 +52,7 @@ def read(cloud: CloudSession, resource: Resource, earlier: Earlier) -> UndoState
     recreation.require_models(cloud, model_names(config["params"]))
     variants = [chosen_members(v, *VARIANT_MEMBERS) for v in row.get("ProductionVariants") or ()]
     ids = {autoscaling.variant_resource_id(resource.name, v["VariantName"]) for v in variants}
-    own_tags = tags.read_tags_now(cloud, row["EndpointArn"])
+    own_tags = reader.read_tags_now(cloud, row["EndpointArn"])
     first_created = recreation.first_created(row, own_tags)
     recreation.with_restored_tag(own_tags, first_created)
     return {
@@ -63,7 +63,7 @@ def read(cloud: CloudSession, resource: Resource, earlier: Earlier) -> UndoState
         "variants": variants,
         "shadows": [chosen_members(v, *VARIANT_MEMBERS) for v in row.get("ShadowProductionVariants") or ()],
         "config": config,
-        "scaling": saved_autoscaling.read_autoscaling_state(cloud, ids, will_be_deleted=True),
+        "scaling": autoscaling.read_autoscaling_state(cloud, ids, will_be_deleted=True),
     }
 
 
@@ -80,7 +80,7 @@ def _read_config_state(cloud: CloudSession, name: str) -> dict[str, Any]:
     return {
         "name": name,
         "params": chosen_members(row, *CONFIG_MEMBERS),
-        "tags": tags.read_tags_now(cloud, row["EndpointConfigArn"]),
+        "tags": reader.read_tags_now(cloud, row["EndpointConfigArn"]),
     }
 
 
@@ -115,7 +115,7 @@ def recreate(cloud: CloudSession, manifest: Manifest) -> UndoResult:
         return UndoResult(because=because, not_restored=(waiting, *lost, *failed, *never), run_again=True)
     if scaling["targets"]:
         ids = {autoscaling.variant_resource_id(name, row["VariantName"]) for row in saved["variants"]}
-        failed += saved_autoscaling.restore_autoscaling(cloud, scaling, ids)
+        failed += autoscaling.restore_autoscaling(cloud, scaling, ids)
     return UndoResult(because=because, not_restored=(*lost, *failed, *never), run_again=bool(failed))
 
 
@@ -215,6 +215,6 @@ RECREATION = Recreation(
         "sagemaker:AddTags",
         "sagemaker:UpdateEndpointWeightsAndCapacities",
         "iam:PassRole",
-        *saved_autoscaling.RESTORE_PERMISSIONS,
+        *autoscaling.RESTORE_PERMISSIONS,
     ),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from reaper.acting.contract import Earlier, Manifest, UndoResult, UndoState, any_members
-from reaper.aws import tags
+from reaper.aws import reader
 from reaper.aws.kinds.sagemaker_studio_app import IDENTITY_KEYS, app_parameters, parameters_of
 from reaper.aws.recreation import Recreation
 from reaper.aws.sagemaker import chosen_members, tags_parameter, to_plain_json
@@ -18,7 +18,7 @@ SAVED_KEYS = (*IDENTITY_KEYS, "ResourceSpec", "RecoveryMode", "CreationTime")
 def read(cloud: CloudSession, resource: Resource, earlier: Earlier) -> UndoState:
     """Everything that CreateApp takes, with the app's own tags only: it inherits the others anyway."""
     row = cloud.call("sagemaker", "DescribeApp", "AppArn", **parameters_of(resource))
-    return {"app": chosen_members(row, *SAVED_KEYS), "tags": tags.read_tags_now(cloud, row["AppArn"])}
+    return {"app": chosen_members(row, *SAVED_KEYS), "tags": reader.read_tags_now(cloud, row["AppArn"])}
 
 
 def recreate(cloud: CloudSession, manifest: Manifest) -> UndoResult:
