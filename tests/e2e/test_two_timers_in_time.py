@@ -166,8 +166,8 @@ def test_a_stop_is_followed_by_a_delete_and_a_restore(cloud: tuple[str, Aws | Az
     here.now += 5 * DAY
     here.look()
     saved = saved_since(here.ledger, NOW, here.now).ours
-    assert deleted.price
-    per_instance = deleted.price.usd_per_hour
+    assert deleted.case.price
+    per_instance = deleted.case.price.usd_per_hour
     assert saved.saved_usd == pytest.approx(per_instance * 24 * (2 * 19 + 5), rel=0.01), "each instance once, whatever ended it"
     undone = here.restore(deleted.case.resource.id)
     assert (undone.error, here.instances()) == (None, 1)

@@ -64,7 +64,7 @@ def assess_again(session: CloudSession, kind: Kind[Any], resource: Resource, ord
         prices=order.prices,
     )
     task = Task(
-        decision=None,
+        finding=None,
         run=None,
         context=context,
         session=session,

@@ -83,7 +83,7 @@ def test_a_later_sweep_reads_no_configuration_and_judges_the_same(sweeper: Sweep
         before.case.saves_usd_per_hour,
     )
     assert (after.case.verdict.state, after.case.resource.size) == (State.IDLE, "ml.m5.large x1")
-    assert after.price is not None
+    assert after.case.price is not None
 
 
 def test_a_sweep_that_finds_nothing_new_writes_nothing(sweeper: Sweeper):

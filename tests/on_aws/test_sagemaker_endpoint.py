@@ -172,7 +172,7 @@ def test_an_update_in_progress_with_traffic_is_active(account: Account, run_swee
 def test_a_deleted_configuration_only_makes_the_price_unknown(account: Account, run_sweep: Sweep):
     silent(account, config_deleted=True)
     result = run_sweep(KIND)
-    assert result.findings["quiet"].price is None
+    assert result.findings["quiet"].case.price is None
     assert result.coverage(KIND).status == "ok"
 
 

@@ -40,7 +40,7 @@ def test_components_share_the_price_of_their_endpoint(host: Account, run_sweep: 
         silent(host, name, copies=copies)
     host.component("adapter", "host", base="one")
     findings = run_sweep(KIND, "sagemaker-endpoint").findings
-    price = findings["host"].price
+    price = findings["host"].case.price
     shares = {name: findings[name].host_share for name in ("one", "three", "asleep", "adapter")}
     assert {name: share and share.usd_per_hour for name, share in shares.items()} == {
         "one": price.usd_per_hour / 4,
@@ -49,7 +49,7 @@ def test_components_share_the_price_of_their_endpoint(host: Account, run_sweep: 
         "adapter": None,
     }
     assert (shares["one"].source, shares["one"].as_of) == ("25% of its host's price: snapshot", price.as_of)
-    assert [findings[name].price for name in shares] == [None] * 4, "the endpoint's own line counts it"
+    assert [findings[name].case.price for name in shares] == [None] * 4, "the endpoint's own line counts it"
 
 
 def test_an_unreadable_component_hides_the_shares_of_the_others(host: Account, server: Server, run_sweep: Sweep):

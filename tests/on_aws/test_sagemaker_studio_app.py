@@ -116,7 +116,7 @@ def test_idle_space_apps_get_their_owner_from_one_listing(account: Account, serv
         "common/JupyterLab/default": {},
         "common/CodeEditor/second": {},
     }
-    assert "Studio space owner names 'ana-lee'" in findings[LAB].owner.source
+    assert "Studio space owner names 'ana-lee'" in findings[LAB].case.owner.source
     assert [call.operation for call in server.calls].count("ListSpaces") == 1
 
 

@@ -132,7 +132,7 @@ def test_a_cluster_with_a_minimum_of_0_is_exempt(vision: Workspace, run_sweep: S
 
 def test_a_low_priority_cluster_has_no_dedicated_price(vision: Workspace, run_sweep: Sweep):
     idle(vision).set("properties.properties.vmPriority", "LowPriority")
-    assert run_sweep(CLUSTER).findings["gpus"].price is None
+    assert run_sweep(CLUSTER).findings["gpus"].case.price is None
 
 
 @pytest.mark.parametrize(("state", "expected"), [("Creating", State.YOUNG), ("Updating", State.YOUNG), ("Failed", State.UNKNOWN)])
@@ -202,7 +202,7 @@ def test_jobs_are_listed_only_if_a_verdict_needs_them(subscription: Subscription
 def test_an_invalid_minimum_is_unknown_and_has_no_price(vision: Workspace, run_sweep: Sweep, least: object):
     idle(vision).set("properties.properties.scaleSettings.minNodeCount", least)
     result = run_sweep(CLUSTER)
-    assert (result.state("gpus"), result.findings["gpus"].price) == (State.UNKNOWN, None)
+    assert (result.state("gpus"), result.findings["gpus"].case.price) == (State.UNKNOWN, None)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ def test_silent_busy_points_prove_an_instance_idle(vision: Workspace, run_sweep:
     signals.busy(vision.instance("ci", started=MONTH_AGO), 0, since=LONG_AGO)
     result = run_sweep(INSTANCE)
     assert result.verdict("ci") == PROVEN
-    assert result.findings["ci"].price.usd_per_hour == 0.272
+    assert result.findings["ci"].case.price.usd_per_hour == 0.272
 
 
 def test_a_busy_point_makes_an_instance_active(vision: Workspace, run_sweep: Sweep):
@@ -168,7 +168,7 @@ def test_an_unreadable_busy_series_makes_an_instance_unknown(server: Server, vis
 def test_the_owner_of_an_instance_comes_from_azure(vision: Workspace, run_sweep: Sweep, maker: object, address: str, source: str):
     vision.instance("ci", started=MONTH_AGO).set("properties.properties.createdBy", maker)
     policy = "version: 1\nowners: {domains: [example.com], fallback: ml@example.com}"
-    owner = run_sweep(INSTANCE, policy=policy).findings["ci"].owner
+    owner = run_sweep(INSTANCE, policy=policy).findings["ci"].case.owner
     assert (owner.address, owner.source.startswith(source)) == (address, True), owner.source
 
 
@@ -176,4 +176,4 @@ def test_an_owner_tag_overrides_the_creator(vision: Workspace, run_sweep: Sweep)
     one = vision.instance("ci", started=MONTH_AGO).tagged({"owner": "grace@example.com"})
     one.set("properties.properties.createdBy", {"userName": "ada@example.com"})
     policy = "version: 1\nowners: {tags: [owner], domains: [example.com]}"
-    assert run_sweep(INSTANCE, policy=policy).findings["ci"].owner.address == "grace@example.com"
+    assert run_sweep(INSTANCE, policy=policy).findings["ci"].case.owner.address == "grace@example.com"

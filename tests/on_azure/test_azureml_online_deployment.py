@@ -138,7 +138,7 @@ def test_unreadable_workspace_tags_make_no_deployment_idle(vision: Workspace, ru
 def test_an_invalid_instance_count_has_no_price(vision: Workspace, run_sweep: Sweep, capacity: object):
     silent(vision).set("sku.capacity", capacity)
     result = run_sweep(DEPLOYMENT)
-    assert (result.verdict("blue"), result.findings["blue"].price) == (PROVEN, None)
+    assert (result.verdict("blue"), result.findings["blue"].case.price) == (PROVEN, None)
 
 
 def test_a_failed_deployment_with_instances_is_judged_by_metrics(vision: Workspace, run_sweep: Sweep):
