@@ -239,7 +239,7 @@ def test_what_lives_in_an_accepted_host_is_left_alone(match: str, told: bool, is
         report = deployment.sweep()
         deployment.policy = accepting
         deployment.now += DAY
-    assert (deployment.cloud.log, deployment.record("inner").notice.warned_at) == ([], None)
+    assert (deployment.cloud.log, deployment.record("inner").notice) == ([], None)
     assert not [note for note in report.run.acceptances if "matched nothing" in note]
     inner = finding_of(report, "inner")
     assert (inner.case.verdict.state, inner.case.verdict.because) == (State.EXEMPT, f"its host is {SAID}")
