@@ -7,7 +7,7 @@ from typing import Any
 import boto3
 import pytest
 
-from reaper.aws import autoscaling, sagemaker
+from reaper.aws import sagemaker, saved_autoscaling
 from reaper.aws.kinds.sagemaker_endpoint import description
 from reaper.aws.kinds.sagemaker_endpoint.description import EndpointDescription, endpoint_unrestorable_because
 from reaper.aws.kinds.sagemaker_inference_component import description as component
@@ -37,25 +37,25 @@ SHOWN = [
         "cloudwatch",
         "DescribeAlarms",
         "MetricAlarms",
-        {*autoscaling.ALARM_MEMBERS, *autoscaling.ALARM_SERVICE_MEMBERS},
+        {*saved_autoscaling.ALARM_MEMBERS, *saved_autoscaling.ALARM_SERVICE_MEMBERS},
     ),
     (
         "application-autoscaling",
         "DescribeScalableTargets",
         "ScalableTargets",
-        {*autoscaling.TARGET_MEMBERS, *autoscaling.TARGET_SERVICE_MEMBERS},
+        {*saved_autoscaling.TARGET_MEMBERS, *saved_autoscaling.TARGET_SERVICE_MEMBERS},
     ),
     (
         "application-autoscaling",
         "DescribeScalingPolicies",
         "ScalingPolicies",
-        {*autoscaling.POLICY_MEMBERS, *autoscaling.POLICY_SERVICE_MEMBERS},
+        {*saved_autoscaling.POLICY_MEMBERS, *saved_autoscaling.POLICY_SERVICE_MEMBERS},
     ),
     (
         "application-autoscaling",
         "DescribeScheduledActions",
         "ScheduledActions",
-        {*autoscaling.SCHEDULED_ACTION_MEMBERS, *autoscaling.SCHEDULED_ACTION_SERVICE_MEMBERS},
+        {*saved_autoscaling.SCHEDULED_ACTION_MEMBERS, *saved_autoscaling.SCHEDULED_ACTION_SERVICE_MEMBERS},
     ),
 ]
 TAKEN = [
@@ -63,10 +63,10 @@ TAKEN = [
     ("sagemaker", "CreateInferenceComponent", "", set(component.MEMBERS)),
     ("sagemaker", "CreateInferenceComponent", "Specification", SPECIFIED),
     ("sagemaker", "CreateInferenceComponent", "Specification.Container", {*component.CONTAINER_MEMBERS, "Image"}),
-    ("cloudwatch", "PutMetricAlarm", "", set(autoscaling.ALARM_MEMBERS)),
-    ("application-autoscaling", "RegisterScalableTarget", "", set(autoscaling.TARGET_MEMBERS)),
-    ("application-autoscaling", "PutScalingPolicy", "", set(autoscaling.POLICY_MEMBERS) - {"PolicyARN"}),
-    ("application-autoscaling", "PutScheduledAction", "", set(autoscaling.SCHEDULED_ACTION_MEMBERS)),
+    ("cloudwatch", "PutMetricAlarm", "", set(saved_autoscaling.ALARM_MEMBERS)),
+    ("application-autoscaling", "RegisterScalableTarget", "", set(saved_autoscaling.TARGET_MEMBERS)),
+    ("application-autoscaling", "PutScalingPolicy", "", set(saved_autoscaling.POLICY_MEMBERS) - {"PolicyARN"}),
+    ("application-autoscaling", "PutScheduledAction", "", set(saved_autoscaling.SCHEDULED_ACTION_MEMBERS)),
 ]
 
 

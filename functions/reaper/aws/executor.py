@@ -25,7 +25,7 @@ from reaper.acting.contract import (
     any_members,
     nothing_to_put_back,
 )
-from reaper.aws import autoscaling, reader, scaling
+from reaper.aws import reader, saved_autoscaling, scaling
 from reaper.aws.recreation import Recreation
 from reaper.aws.sagemaker import ANY_REPLY_KEY, chosen_members
 from reaper.aws.session import CloudSession, permission_of
@@ -71,7 +71,7 @@ def _undo_permissions(table: Table, action: ActionSpec) -> tuple[str, ...]:
         return (describe, *recreation_of(action).permissions)
     if isinstance(action, Scaling):
         own = permission_of(table.listing.service, action.call)
-        return (describe, "sagemaker:ListTags", own, *autoscaling.RESTORE_PERMISSIONS)
+        return (describe, "sagemaker:ListTags", own, *saved_autoscaling.RESTORE_PERMISSIONS)
     undo = action.undo_call if isinstance(action, StartStop) else None
     return (describe, *([permission_of(table.listing.service, undo.call)] if undo else []))
 
@@ -116,7 +116,7 @@ def _perform(table: Table, cloud: CloudSession, resource: Resource, manifest: Ma
         return ActionResult(because=action.because)
     assert isinstance(action, Deletion)
     remaining = (
-        autoscaling.deregister_targets(cloud, saved["scaling"], permit, _being_deleted(resource))
+        saved_autoscaling.deregister_targets(cloud, saved["scaling"], permit, _being_deleted(resource))
         if action.has_autoscaling
         else []
     )
