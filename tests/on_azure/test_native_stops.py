@@ -9,6 +9,7 @@ import pytest
 from on_azure.enforcing import Scene, idle_instance, to_stop_natively
 from reaper import registry
 from reaper.errors import PolicyError
+from reaper.finding import saved_usd_per_hour
 from reaper.model import Mode, StepName
 from reaper.pending import plan_file
 from reaper.policy.parse import parse_policy
@@ -56,7 +57,7 @@ def test_the_mail_about_it_claims_no_saving_and_names_its_undo(server: Server, v
     for text in (mail, subject):
         assert "saving" not in text.lower()
         assert "was stopped" not in text
-    assert finding.saved_usd_per_hour == 0.0
+    assert saved_usd_per_hour(finding) == 0.0
 
 
 def test_the_report_and_its_json_claim_no_saving(server: Server, vision: Workspace):
@@ -84,7 +85,7 @@ def test_a_stop_is_told_as_before(server: Server, vision: Workspace):
     finding = scene.one.due().finding()
     [subject] = subjects(scene)
     assert "was stopped, saving $" in subject
-    assert finding.saved_usd_per_hour > 0
+    assert saved_usd_per_hour(finding) > 0
 
 
 def test_one_that_is_on_and_stops_nothing_can_be_stopped(server: Server, vision: Workspace):
