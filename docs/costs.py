@@ -87,7 +87,7 @@ SILENT_METRICS = 2.5
 """More for each silent endpoint in every further sweep of the day. What is in use isn't asked about again, if rules wait a day or more."""
 USE_KILOBYTES = 0.022
 """What a sweep writes about the last use of each resource. DynamoDB counts kilobytes."""
-READS, READS_MORE = 0.03, 30
+READS, READS_MORE = 0.03, 20
 """Reads of the ledger for each resource, and for each region. The records of a region are read four kilobytes at a time."""
 WRITES = 5
 """Ledger items written for each region, once what is idle is known."""

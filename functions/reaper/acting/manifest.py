@@ -52,7 +52,7 @@ class Archive:
         name = f"{_day(manifest.at)}/{manifest.run}/{digest_of(manifest.id)}-{manifest.action}-{version}.json"
         text = manifest_json(manifest)
         if parse_manifest(text, name).undo_state != manifest.undo_state:
-            raise CloudError(Reason.UNREADABLE, OPERATION, "what undoing needs holds more than JSON can say")
+            raise CloudError(Reason.UNREADABLE, OPERATION, "its undo state has values that JSON can't hold")
         return ManifestReference(address=self.store.write(self.place, name, text), sha256=_sha256(text))
 
     def addresses_of_run(self, run: str) -> list[str]:
