@@ -11,12 +11,12 @@ import pytest
 from fakes.builders import DAY, HOUR, NOW
 from fakes.judged_cases import case, step_of
 from fakes.records import a_record, changed
+from reaper.calendars import office_hours
 from reaper.case import Blocked
 from reaper.finding import Step
 from reaper.model import AnnouncedAction, Ceiling, Confidence, NextAction, State, StepName
 from reaper.planning.coming import next_action, possible_action
 from reaper.planning.dates import hours_digest
-from reaper.policy import office_hours
 from reaper.record import Record
 
 ONE_INSTANCE = Blocked(because="it already runs no more than one instance per variant", already_done=True)

@@ -13,8 +13,9 @@ from fakes.builders import DAY, HOUR, NOW
 from fakes.judged_cases import case, counted, step_of
 from fakes.read_calendars import frozen
 from fakes.records import a_record, changed
-from reaper.calendars.adding import freeze_at, merged
-from reaper.calendars.terms import BusinessDays, Freeze, Hours
+from reaper.calendars import office_hours
+from reaper.calendars.freezes import BusinessDays, Freeze, freeze_at, merged
+from reaper.calendars.office_hours import Hours
 from reaper.case import Blocked, Case
 from reaper.finding import Step
 from reaper.model import ENDING_ACTIONS, AnnouncedAction, Ceiling, State, StepName
@@ -22,7 +23,6 @@ from reaper.planning.accepted import after_notice
 from reaper.planning.coming import next_action
 from reaper.planning.dates import action_due_at, earliest_action_at, enrolled_since, forced_stop_at, hours_digest
 from reaper.planning.valid_notice import void_because
-from reaper.policy import office_hours
 from reaper.record import NO_SNOOZES, Record
 
 BOTH = {StepName.STOP: None, StepName.DELETE: None}

@@ -15,13 +15,13 @@ from fakes.fake_cloud import KIND, STARTABLE
 from fakes.fake_deployment import FakeDeployment, finding_of, jumped_places, policy
 from fakes.judged_cases import case
 from fakes.records import a_record
+from reaper.calendars import office_hours
 from reaper.errors import CloudError, Reason
 from reaper.limits import applying, holds
 from reaper.limits.holds import Breaker
 from reaper.model import ENDING_ACTIONS, NOTICES, AnnouncedAction, Ceiling, Mode, StepName
 from reaper.planning import possible_actions
 from reaper.planning.standing import stand
-from reaper.policy import office_hours
 from reaper.record import NO_SNOOZES, Record
 from reaper.run import run_phases
 

@@ -12,11 +12,11 @@ from fakes.fake_cloud import KIND, STARTABLE
 from fakes.fake_deployment import POLICY, FakeDeployment, only, policy
 from fakes.judged_cases import case, move
 from fakes.records import a_record
+from reaper.calendars import office_hours
 from reaper.case import Blocked
 from reaper.model import AnnouncedAction, Mode, Result, State, StepName
 from reaper.notices.message import Audience
 from reaper.planning import accepted, dates, possible_actions
-from reaper.policy import office_hours
 from reaper.record import NO_SNOOZES
 
 FORCED = "rules: [{name: office, grace: 1h, hours: {on: 'mon-fri 07:00-19:00', tz: UTC, force: true}}]\n"

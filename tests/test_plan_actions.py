@@ -11,6 +11,7 @@ import pytest
 from fakes.builders import DAY, HOUR, NOW
 from fakes.judged_cases import Known, after_judging, case, counted, step_of, with_snooze
 from fakes.records import a_record, an_act, changed, known
+from reaper.calendars import office_hours
 from reaper.case import Blocked, Case, Owner
 from reaper.finding import Step
 from reaper.idle_period import VOID_ENROLMENT
@@ -19,7 +20,6 @@ from reaper.model import AnnouncedAction, Ceiling, Confidence, Result, State, St
 from reaper.planning.accepted import after_action_mail, after_notice
 from reaper.planning.dates import action_due_at, earliest_action_at, hours_digest, valid_notice_at
 from reaper.planning.possible_actions import is_forced, may_start, strongest_action
-from reaper.policy import office_hours
 from reaper.record import ManifestReference, Record, Snooze, after_action, after_undo, before_action, is_unfinished
 
 BOTH = {StepName.STOP: None, StepName.DELETE: None}

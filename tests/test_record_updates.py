@@ -9,7 +9,7 @@ import pytest
 from fakes.builders import DAY, HOUR, NOW
 from fakes.judged_cases import case
 from fakes.records import a_record, changed, known
-from reaper.calendars.terms import Hours
+from reaper.calendars.office_hours import Hours
 from reaper.model import AnnouncedAction, Ceiling, Result, StepName
 from reaper.planning import dates
 from reaper.record import is_unfinished

@@ -11,13 +11,12 @@ import pytest
 from fakes.builders import DAY, HOUR, NOW
 from fakes.judged_cases import Known, after_judging, case, counted, step_of
 from fakes.records import a_record, changed
-from reaper.calendars.terms import Hours
+from reaper.calendars.office_hours import Hours, parse_hours
 from reaper.case import Blocked, Case, Owner
 from reaper.idle_period import VOID_ENROLMENT
 from reaper.model import AnnouncedAction, Ceiling, Result, State, StepName
 from reaper.planning.dates import hours_digest
 from reaper.planning.valid_notice import has_new_owner, void_because
-from reaper.policy.office_hours import parse_hours
 from reaper.record import MAX_CLOCK_SKEW, NO_SNOOZES, Notice, Record, Snooze
 
 LEE, SAM = "lee@example.com", "sam@example.com"

@@ -12,6 +12,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from reaper import idle_period
+from reaper.calendars import office_hours
 from reaper.case import Case, is_stopped_by_hours, may_act, may_keep_hours
 from reaper.duration import format_duration
 from reaper.finding import Step
@@ -27,7 +28,6 @@ from reaper.planning.dates import (
 )
 from reaper.planning.possible_actions import is_forced, is_unconfirmed, may_start, strongest_action, was_stopped_by_reaper
 from reaper.planning.valid_notice import without_void_notice
-from reaper.policy import office_hours
 from reaper.record import Notice, Record, Snoozes, is_about_hours, is_snoozed, snooze_sentence
 from reaper.words import ago_text, frozen_because, plain_participle
 

@@ -15,8 +15,8 @@ from pathlib import PurePath
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from reaper.calendars.freezes import Stretch
 from reaper.calendars.recurrence import Steps, parse_recurrence, recurring_days
-from reaper.calendars.terms import Stretch
 from reaper.errors import ODD_REPLY_ERRORS
 from reaper.text import short_repr
 

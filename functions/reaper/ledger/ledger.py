@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Annotated, TypeVar
 
+from reaper.calendars import office_hours
 from reaper.errors import CloudError, Reason
 from reaper.idle_period import VOID_AHEAD
 from reaper.ledger import rows
@@ -28,7 +29,6 @@ from reaper.ledger.rows import (
 )
 from reaper.ledger.store import LAST_NAME, NEVER, AtVersion, Category, FreeFor, Having, Key, Row, RowStore
 from reaper.model import Constrained, Target
-from reaper.policy import office_hours
 from reaper.record import Act, Record, Snooze
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

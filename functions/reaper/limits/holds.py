@@ -13,13 +13,13 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 from reaper import registry
+from reaper.calendars import office_hours
 from reaper.case import Case, Coverage, is_stopped_by_hours
 from reaper.coverage import target_of_row
 from reaper.ledger.ledger import Ledger, TargetText, target_text, update_row
 from reaper.ledger.rows import DOCUMENT, NamedRow, document_of, parse_document
 from reaper.limits.acted import ActedOn, acted_from_columns, acted_row
 from reaper.model import Status, Target, Time
-from reaper.policy import office_hours
 from reaper.record import Snooze
 
 READ_STATUSES = frozenset({Status.OK, Status.PARTIAL})

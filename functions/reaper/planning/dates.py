@@ -11,12 +11,12 @@ from datetime import datetime, timedelta
 from hashlib import sha256
 
 from reaper import idle_period
-from reaper.calendars.adding import add_business_days, add_length
-from reaper.calendars.terms import Hours
+from reaper.calendars import office_hours
+from reaper.calendars.freezes import add_business_days, add_length
+from reaper.calendars.office_hours import Hours
 from reaper.case import Case, is_stopped_by_hours, may_act
 from reaper.model import Ceiling, StepName
 from reaper.planning.possible_actions import ACTION_STRENGTH, is_forced, is_proven_enough, manual_start_at, strongest_action
-from reaper.policy import office_hours
 from reaper.record import Notice, Record, Snoozes, is_about_hours
 from reaper.words import notice_length
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 from datetime import datetime
 
 from reaper import idle_period
+from reaper.calendars import office_hours
 from reaper.case import Case, may_act, may_keep_hours, wanted_actions
 from reaper.model import Ceiling, Confidence, Result, State, StepName, Verdict
-from reaper.policy import office_hours
 from reaper.policy.tags import tag_values
 from reaper.record import Act, Record, Snoozes, is_about_hours, snoozed_because
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from reaper import idle_period
+from reaper.calendars import office_hours
 from reaper.case import Case
 from reaper.duration import format_duration
 from reaper.model import StepName
 from reaper.planning.possible_actions import manual_start_at
-from reaper.policy import office_hours
 from reaper.record import Act
 from reaper.words import ago_text
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from reaper import idle_period
-from reaper.calendars.adding import add_length
+from reaper.calendars.freezes import add_length
 from reaper.case import Case, is_stopped_by_hours
 from reaper.model import AnnouncedAction, Ceiling, State
 from reaper.planning import dates, possible_actions

@@ -11,13 +11,14 @@ from datetime import datetime, timedelta
 from difflib import get_close_matches
 
 from reaper import idle_period
+from reaper.calendars import office_hours
 from reaper.case import Evidence, Price, wanted_actions
 from reaper.duration import format_duration
 from reaper.finding import Finding, FinishedRun, Report
 from reaper.ledger.rows import HistoryEntry
 from reaper.model import Ceiling, Confidence, NextAction, Role, State, StepName
 from reaper.pending import lookup
-from reaper.policy import office_hours, rules
+from reaper.policy import rules
 from reaper.policy.schema import Policy
 from reaper.policy.tags import TAG_PREFIX
 from reaper.record import NO_RECORD, NO_SNOOZES, Notice, Record, Snooze

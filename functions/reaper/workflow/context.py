@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from reaper import handover
-from reaper.calendars.terms import Calendar
+from reaper.calendars.calendar import Calendar
 from reaper.errors import ReaperError
 from reaper.policy.file import POLICY_CHANGED, load_policy
 from reaper.policy.schema import Policy

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from hashlib import sha256
 
-from reaper.calendars.terms import Calendar
+from reaper.calendars.calendar import Calendar
 from reaper.errors import CloudError, Reason
 from reaper.ledger.rows import adapter, parse_document
 from reaper.model import Account, Run, Target
