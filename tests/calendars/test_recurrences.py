@@ -90,7 +90,7 @@ NEVER = "it recurs by {}, and no day is ever that; correct these parts of its RR
         pytest.param({"FREQ": "MONTHLY", "BYDAY": ["MO"], "BYSETPOS": [6]}, "BYDAY=MO;BYSETPOS=6", id="the sixth of all Mondays"),
         pytest.param({"FREQ": "YEARLY", "BYMONTH": [2, 4]}, "BYMONTH=2,4;BYMONTHDAY=31", id="the day of its start"),
         pytest.param({"FREQ": "DAILY", "BYMONTHDAY": [0]}, "BYMONTHDAY=0", id="day 0"),
-        pytest.param({"FREQ": "YEARLY", "BYMONTH": [13]}, "BYMONTH=13", id="month 13"),
+        pytest.param({"FREQ": "YEARLY", "BYMONTH": [13]}, "BYMONTH=13;BYMONTHDAY=31", id="month 13"),
     ],
 )
 def test_a_rule_that_never_matches_is_refused_before_it_runs(parts: dict, named: str):

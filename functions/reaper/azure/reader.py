@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from reaper.azure import lines
 from reaper.azure.metrics import MetricQuery, MetricSource, fetch_metrics
@@ -67,6 +67,8 @@ class Scaling(ActionSpec):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deletion(ActionSpec):
     """Deletes a deployment, which the stored replies recreate. Its traffic is set to 0% before, and put back if no deletion follows."""
+
+    deletes: ClassVar[bool] = True
 
 
 Action = StartStop | Scaling | Deletion

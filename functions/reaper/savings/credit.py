@@ -1,7 +1,7 @@
 """How one saving is counted from look to look. Pure.
 
 A saving begins with an action of the reaper's, or with a stop that a notice prompted. Time is credited between two complete looks if both show
-the resource at rest (gone, stopped, or idle with no more than the action left) and no person changed it between them. So its rate stays that of
+the resource at rest (gone, stopped, or idle with no more than the action left) and no person changed or deleted it between them. So its rate stays that of
 the action: the list price before it, without what the action left. What can't be proven isn't credited.
 """
 
@@ -57,7 +57,7 @@ class Saving:
     """A saving that still runs, or, while it `is_waiting`, one that begins if its owner stops the resource after the notice of `at`.
 
     `rate`: what it saves an hour, with the source and date of the price; None if that is unknown. `parts_left`: what the action left.
-    `called_at`: the reaper's last call to the resource. `looked_at`: up to when it is counted, in whole seconds. `resting`: whether the resource
+    `deletes`: whether the action deletes it, so that no person can. `called_at`: the reaper's last call to the resource. `looked_at`: up to when it is counted, in whole seconds. `resting`: whether the resource
     was at rest then.
     """
 
@@ -68,6 +68,7 @@ class Saving:
     ends_at: datetime
     rate: Price | None
     parts_left: Parts = ()
+    deletes: bool = False
     called_at: datetime
     looked_at: datetime
     resting: bool = True
@@ -211,7 +212,7 @@ def _count_look(saving: Saving, look: Look) -> Counted:
     case, called_at, own_call_at = look.case, look.record.called_at, _own_call_at(saving, look)
     known = replace(saving, called_at=max(saving.called_at, called_at or saving.called_at))
     if case is None:
-        return _counted_on(known, look)
+        return _counted_on(known, look) if saving.deletes or _was_deleted_by_reaper(saving, look.record) else (None, None)
     changed_at = case.resource.changed
     is_changed = changed_at is not None and changed_at > max(own_call_at + idle_period.STOPPING_FOR, saving.looked_at)
     # Some kinds note a change whenever a job comes and goes: it is none if its shape is that of the last look.
@@ -230,6 +231,11 @@ def _count_look(saving: Saving, look: Look) -> Counted:
     # Only what a look has shown by its end is at rest from then on.
     looked_at = look.over_at if is_at_rest else look.at
     return _counted(replace(known, resting=is_at_rest, looked_at=_whole_second(looked_at)), look)
+
+
+def _was_deleted_by_reaper(saving: Saving, record: Record) -> bool:
+    act = record.act
+    return act is not None and act.action is StepName.DELETE and act.result is Result.DONE and act.at >= saving.at
 
 
 def _counted_on(saving: Saving, look: Look) -> Counted:
