@@ -23,13 +23,13 @@ WEEK: tuple[Event, ...] = (
     (1.2, "plain-n1", "restart"),
     (1.7, "plain-n3", "recreate"),
     (1.6, "watch-n0", "stop"),
+    (2.1, "plain-n0", "remove"),
     (2.2, "plain-e0", "use"),
     (2.3, "plain-n2", "restore"),
     (2.6, "plain-e3", "restart"),
     (2.7, "plain-d0", "restart"),
     (2.8, "", "prices rise"),
     (3.2, "plain-i1", "restore"),
-    (3.6, "plain-n0", "remove"),
 )
 
 
