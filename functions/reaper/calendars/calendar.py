@@ -1,4 +1,4 @@
-"""A calendar: as the policy writes it (where it is read from, its zone and its weekend), and as one run has read it. Pure; `resolve` reads it."""
+"""A calendar: as the policy writes it, with its source, zone and weekend, and as one run has read it. Pure; `resolve` reads it."""
 
 from __future__ import annotations
 

@@ -34,21 +34,12 @@ class Steps:
             )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recurrence:
-    """A rule of an event that starts on `start`. `by`: the days of months that it means, as rrule has them, if it weren't for its interval."""
+def recurring_days(rule: Mapping[str, Any], start: date, near: tuple[date, date], steps: Steps) -> Iterator[date]:
+    """The days that the rule of an event from `start` on means, from the first to the last of `near`, both included.
 
-    start: date
-    frequency: str
-    interval: int
-    count: int | None
-    week_start: int
-    by: Mapping[str, object]
-
-
-def parse_recurrence(rule: Mapping[str, Any], start: date) -> Recurrence:
-    """Raises ValueError if the rule isn't of days, isn't understood, or never matches."""
-    from dateutil.rrule import MONTHLY, rrule, weekday
+    Raises ValueError if the rule isn't of days, isn't understood, or never matches, and once it has examined too many months and days.
+    """
+    from dateutil.rrule import MONTHLY, rrule
 
     parts = {str(key).upper(): value if isinstance(value, list) else [value] for key, value in rule.items()}
     frequency = str(parts.get("FREQ", [""])[0]).upper()
@@ -56,12 +47,33 @@ def parse_recurrence(rule: Mapping[str, Any], start: date) -> Recurrence:
         raise ValueError(f"it recurs {frequency or 'without FREQ'}; only {', '.join(FREQUENCIES)} are read")
     if unknown := sorted(parts.keys() - PARTS):
         raise ValueError(f"it recurs by {', '.join(unknown)}, which isn't read")
-    months, month_days, positions, interval, count = (
-        {int(str(value)) for value in parts.get(key, ())} for key in ("BYMONTH", "BYMONTHDAY", "BYSETPOS", "INTERVAL", "COUNT")
-    )
-    weekdays = {(WEEKDAYS.index(str(text)[-2:].upper()), int(str(text)[:-2] or 0)) for text in parts.get("BYDAY", ())}
+    interval, count = _numbers(parts, "INTERVAL"), _numbers(parts, "COUNT")
     if min(interval | count, default=1) < 1:
         raise ValueError("it recurs with an INTERVAL or COUNT below 1, which means nothing")
+    days_before = (start.weekday() - WEEKDAYS.index(str(parts.get("WKST", ["MO"])[0]).upper())) % 7
+    left, (first, last) = max(count, default=None), near
+    since = (start if left is not None else max(first, start)).replace(day=1)
+    for when in rrule(MONTHLY, dtstart=datetime(since.year, since.month, 1), **_days_of_months(parts, frequency, start)):  # noqa: DTZ001 - a day
+        day = when.date()
+        steps.take(1 + (day.year - since.year) * 12 + day.month - since.month)
+        since = day
+        if day > last or left == 0:
+            return
+        years, days = day.year - start.year, (day - start).days
+        months = years * 12 + day.month - start.month
+        apart = {"DAILY": days, "WEEKLY": (days + days_before) // 7, "MONTHLY": months, "YEARLY": years}[frequency]
+        if days >= 0 and apart % max(interval, default=1) == 0:
+            left = None if left is None else left - 1
+            if first <= day:
+                yield day
+
+
+def _days_of_months(parts: Mapping[str, list[object]], frequency: str, start: date) -> dict[str, object]:
+    """The days of months that the parts mean, if it weren't for their interval, as rrule has them. Raises ValueError if there is no such day."""
+    from dateutil.rrule import MONTHLY, rrule, weekday
+
+    months, month_days, positions = (_numbers(parts, key) for key in ("BYMONTH", "BYMONTHDAY", "BYSETPOS"))
+    weekdays = {(WEEKDAYS.index(str(text)[-2:].upper()), int(str(text)[:-2] or 0)) for text in parts.get("BYDAY", ())}
     is_numbered = any(which for _, which in weekdays)
     if (positions or is_numbered) and frequency != "MONTHLY" and (frequency != "YEARLY" or len(months) != 1):
         raise ValueError("it recurs on a numbered day (BYSETPOS, or BYDAY such as 2MO) of no one month, which isn't read")
@@ -71,57 +83,24 @@ def parse_recurrence(rule: Mapping[str, Any], start: date) -> Recurrence:
         weekdays = {(day, 0) for day in ([start.weekday()] if frequency == "WEEKLY" else range(7)) if not month_days}
     # rrule takes only days that fit both a weekday and a numbered one, RFC 5545 either: a weekday is its first to its fifth.
     each = range(1, 6) if is_numbered else (None,)
-    by = {
+    by: dict[str, object] = {
         "bymonth": sorted(months) or None,
         "bymonthday": sorted(month_days) or None,
         "byweekday": [weekday(day, n) for day, which in sorted(weekdays) for n in ([which] if which else each)] or None,
         "bysetpos": sorted(positions) or None,
     }
     if 0 in month_days | positions or next(iter(rrule(MONTHLY, dtstart=LAST_YEARS, **by)), None) is None:
-        meant = {
+        named = {
             "BYMONTH": sorted(months),
             "BYMONTHDAY": sorted(month_days),
             "BYDAY": parts.get("BYDAY"),
             "BYSETPOS": sorted(positions),
         }
-        written = ";".join(f"{key}={','.join(map(str, values))}" for key, values in meant.items() if values)
+        written = ";".join(f"{key}={','.join(map(str, values))}" for key, values in named.items() if values)
         fix = "correct these parts of its RRULE, or remove the RRULE"
         raise ValueError(f"it recurs by {written}, and no day is ever that; {fix}")
-    week_start = WEEKDAYS.index(str(parts.get("WKST", ["MO"])[0]).upper())
-    return Recurrence(
-        start=start,
-        frequency=frequency,
-        interval=max(interval, default=1),
-        count=max(count, default=None),
-        week_start=week_start,
-        by=by,
-    )
+    return by
 
 
-def recurring_days(rule: Recurrence, first: date, last: date, steps: Steps) -> Iterator[date]:
-    """The days of the rule from first to last, both included. Raises ValueError once it has examined too many months and days."""
-    from dateutil.rrule import MONTHLY, rrule
-
-    left = rule.count
-    since = (rule.start if left is not None else max(first, rule.start)).replace(day=1)
-    for when in rrule(MONTHLY, dtstart=datetime(since.year, since.month, 1), **rule.by):  # noqa: DTZ001 - a day
-        day = when.date()
-        steps.take(1 + (day.year - since.year) * 12 + day.month - since.month)
-        since = day
-        if day > last or left == 0:
-            return
-        if day >= rule.start and _is_in_interval(rule, day):
-            left = None if left is None else left - 1
-            if first <= day:
-                yield day
-
-
-def _is_in_interval(rule: Recurrence, day: date) -> bool:
-    years, days = day.year - rule.start.year, (day - rule.start).days
-    apart = {
-        "DAILY": days,
-        "WEEKLY": (days + (rule.start.weekday() - rule.week_start) % 7) // 7,
-        "MONTHLY": years * 12 + day.month - rule.start.month,
-        "YEARLY": years,
-    }
-    return apart[rule.frequency] % rule.interval == 0
+def _numbers(parts: Mapping[str, list[object]], key: str) -> set[int]:
+    return {int(str(value)) for value in parts.get(key, ())}

@@ -212,7 +212,9 @@ def _count_look(saving: Saving, look: Look) -> Counted:
     case, called_at, own_call_at = look.case, look.record.called_at, _own_call_at(saving, look)
     known = replace(saving, called_at=max(saving.called_at, called_at or saving.called_at))
     if case is None:
-        return _counted_on(known, look) if saving.deletes or _was_deleted_by_reaper(saving, look.record) else (None, None)
+        act = look.record.act if look.record.act and look.record.act.at >= saving.at else None
+        is_ours = saving.deletes or (act is not None and act.action is StepName.DELETE and act.result is Result.DONE)
+        return _counted_on(known, look) if is_ours else (None, None)
     changed_at = case.resource.changed
     is_changed = changed_at is not None and changed_at > max(own_call_at + idle_period.STOPPING_FOR, saving.looked_at)
     # Some kinds note a change whenever a job comes and goes: it is none if its shape is that of the last look.
@@ -231,11 +233,6 @@ def _count_look(saving: Saving, look: Look) -> Counted:
     # Only what a look has shown by its end is at rest from then on.
     looked_at = look.over_at if is_at_rest else look.at
     return _counted(replace(known, resting=is_at_rest, looked_at=_whole_second(looked_at)), look)
-
-
-def _was_deleted_by_reaper(saving: Saving, record: Record) -> bool:
-    act = record.act
-    return act is not None and act.action is StepName.DELETE and act.result is Result.DONE and act.at >= saving.at
 
 
 def _counted_on(saving: Saving, look: Look) -> Counted:
@@ -282,8 +279,7 @@ def _is_young_by_reaper(case: Case, own_call_at: datetime, now: datetime) -> boo
 
 def _is_within(parts: tuple[BilledPart, ...], left: Parts) -> bool:
     """Whether no more is paid for than `left`."""
-    more = _counts(parts)
-    return left is not None and all(number <= _counts(left)[part] for part, number in more.items())
+    return left is not None and _counts(parts) <= _counts(left)
 
 
 def _counts(parts: tuple[BilledPart, ...]) -> Counter[tuple[str, str]]:
