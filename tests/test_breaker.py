@@ -11,9 +11,9 @@ from fakes.builders import DAY, HOUR, NOW, TARGET
 from fakes.fake_cloud import DENIED, STARTABLE
 from fakes.fake_deployment import POLICY, FakeDeployment, jumped_places, policy, standing_holds
 from fakes.judged_cases import case
+from reaper.calendars import office_hours
 from reaper.limits import breaker, holds
 from reaper.model import State, StepName
-from reaper.policy import office_hours
 
 KIND = "sagemaker-endpoint"
 LIMITS = "{max_acts: 20, max_share: 100%, max_usd_per_hour: 1000}"

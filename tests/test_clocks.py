@@ -14,6 +14,7 @@ from fakes.fake_deployment import FakeDeployment, due, only
 from fakes.judged_cases import case, move
 from fakes.planned import seen_idle, since_own_call
 from fakes.records import a_record, an_act, known, open_targets
+from reaper.calendars import office_hours
 from reaper.case import Blocked
 from reaper.limits import holds
 from reaper.limits.holds import Breaker, Exceeded, Hold, HoldRow, LimitName, Release
@@ -21,7 +22,6 @@ from reaper.model import AnnouncedAction, Mode, Result, State, StepName
 from reaper.notices.message import Audience
 from reaper.pending.unfinished import change_open_targets
 from reaper.planning import dates
-from reaper.policy import office_hours
 from reaper.record import Record, dated_ahead_because, without_void_times
 from reaper.run import run_phases
 

@@ -12,11 +12,11 @@ from fakes.builders import DAY, HOUR, NOW
 from fakes.judged_cases import case, step_of
 from fakes.planned import next_action
 from fakes.records import a_record, changed
+from reaper.calendars import office_hours
 from reaper.case import Blocked
 from reaper.finding import Step
 from reaper.model import AnnouncedAction, Ceiling, Confidence, NextAction, State, StepName
 from reaper.planning.dates import hours_digest
-from reaper.policy import office_hours
 from reaper.record import Record
 from reaper.stand import possible_action
 

@@ -14,13 +14,13 @@ from fakes.judged_cases import case, counted, step_of
 from fakes.planned import action_due_at, after_notice, enrolled_since, forced_stop_at, next_action, void_because
 from fakes.read_calendars import frozen
 from fakes.records import a_record, changed
-from reaper.calendars.adding import freeze_at, merged
-from reaper.calendars.terms import BusinessDays, Freeze, Hours
+from reaper.calendars import office_hours
+from reaper.calendars.freezes import BusinessDays, Freeze, freeze_at, merged
+from reaper.calendars.office_hours import Hours
 from reaper.case import Blocked, Case
 from reaper.finding import Step
 from reaper.model import ENDING_ACTIONS, AnnouncedAction, Ceiling, State, StepName
 from reaper.planning.dates import earliest_action_at, hours_digest
-from reaper.policy import office_hours
 from reaper.record import NO_SNOOZES, Record
 
 BOTH = {StepName.STOP: None, StepName.DELETE: None}

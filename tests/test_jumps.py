@@ -16,11 +16,11 @@ from fakes.fake_deployment import FakeDeployment, finding_of, jumped_places, pol
 from fakes.judged_cases import case
 from fakes.planned import stand, strongest_action
 from fakes.records import a_record
+from reaper.calendars import office_hours
 from reaper.errors import CloudError, Reason
 from reaper.limits import applying, holds
 from reaper.limits.holds import Breaker
 from reaper.model import ENDING_ACTIONS, NOTICES, AnnouncedAction, Ceiling, Mode, StepName
-from reaper.policy import office_hours
 from reaper.record import NO_SNOOZES, Record
 from reaper.run import run_phases
 

@@ -12,6 +12,7 @@ from fakes.builders import DAY, HOUR, NOW, TARGET
 from fakes.fake_deployment import POLICY, FakeDeployment, finding_of, policy, standing_holds
 from fakes.judged_cases import case
 from fakes.memory_ledger import InMemoryLedger
+from reaper.calendars import office_hours
 from reaper.case import Case
 from reaper.errors import CloudError, Reason
 from reaper.finding import Finding, Step
@@ -21,7 +22,6 @@ from reaper.limits.breaker import count_places, idle_jumps, usual_share
 from reaper.limits.caps import hold_over_limits
 from reaper.limits.holds import ALL_ACCOUNTS, HoldRow, LimitName, RunScope, Usual
 from reaper.model import Mode, Result, State, Status, StepName
-from reaper.policy import office_hours
 from reaper.policy.schema import Limits
 
 

@@ -13,11 +13,11 @@ from fakes.fake_deployment import POLICY, FakeDeployment, only, policy
 from fakes.judged_cases import case, move
 from fakes.planned import after_judging, enrolled_since, may_start
 from fakes.records import a_record
+from reaper.calendars import office_hours
 from reaper.case import Blocked
 from reaper.model import AnnouncedAction, Mode, Result, State, StepName
 from reaper.notices.message import Audience
 from reaper.planning import dates
-from reaper.policy import office_hours
 from reaper.record import NO_SNOOZES
 
 FORCED = "rules: [{name: office, grace: 1h, hours: {on: 'mon-fri 07:00-19:00', tz: UTC, force: true}}]\n"

@@ -10,10 +10,10 @@ from fakes.builders import DAY, HOUR, NOW
 from fakes.judged_cases import LOOKBACK, WEEK, after_judging, case, counted, move, step_of, with_snooze
 from fakes.planned import after_notice, valid_notice_at
 from fakes.records import a_record
+from reaper.calendars import office_hours
 from reaper.case import may_act
 from reaper.finding import Step
 from reaper.model import Ceiling, State, StepName, Verdict
-from reaper.policy import office_hours
 from reaper.record import Claim, ManifestReference, Record, Snooze, Snoozes, after_action
 
 WARN = Step(name=StepName.WARN, because="idle")

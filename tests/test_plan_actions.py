@@ -12,13 +12,13 @@ from fakes.builders import DAY, HOUR, NOW
 from fakes.judged_cases import Known, after_judging, case, counted, step_of, with_snooze
 from fakes.planned import action_due_at, after_action_mail, after_notice, is_forced, may_start, strongest_action, valid_notice_at
 from fakes.records import a_record, an_act, changed, known
+from reaper.calendars import office_hours
 from reaper.case import Blocked, Case, Owner
 from reaper.finding import Step
 from reaper.ledger.rows import Recalled
 from reaper.model import AnnouncedAction, Ceiling, Confidence, Result, State, StepName
 from reaper.planning.dates import earliest_action_at, hours_digest
 from reaper.planning.idle_period import VOID_ENROLMENT
-from reaper.policy import office_hours
 from reaper.record import ManifestReference, Record, Snooze, after_action, after_undo, before_action, is_unfinished
 
 BOTH = {StepName.STOP: None, StepName.DELETE: None}

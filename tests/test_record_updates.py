@@ -10,7 +10,7 @@ from fakes.builders import DAY, HOUR, NOW
 from fakes.judged_cases import case
 from fakes.planned import action_due_at, is_summary_due
 from fakes.records import a_record, changed, known
-from reaper.calendars.terms import Hours
+from reaper.calendars.office_hours import Hours
 from reaper.model import AnnouncedAction, Ceiling, Result, StepName
 from reaper.planning import dates
 from reaper.record import is_unfinished

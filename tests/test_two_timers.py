@@ -16,7 +16,7 @@ from fakes.judged_cases import case, step_of
 from fakes.mails import next_sentence
 from fakes.planned import next_action, strongest_action
 from fakes.records import a_record, an_act, changed, known
-from reaper.calendars.terms import Hours
+from reaper.calendars.office_hours import Hours
 from reaper.case import Blocked, Case
 from reaper.finding import Finding, Outcome, Step, follow_up
 from reaper.model import AnnouncedAction, Confidence, Mode, Result, State, StepName

@@ -12,12 +12,11 @@ from fakes.builders import DAY, HOUR, NOW
 from fakes.judged_cases import Known, after_judging, case, counted, step_of
 from fakes.planned import void_because
 from fakes.records import a_record, changed
-from reaper.calendars.terms import Hours
+from reaper.calendars.office_hours import Hours, parse_hours
 from reaper.case import Blocked, Case, Owner
 from reaper.model import AnnouncedAction, Ceiling, Result, State, StepName
 from reaper.planning.dates import has_new_owner, hours_digest
 from reaper.planning.idle_period import VOID_ENROLMENT
-from reaper.policy.office_hours import parse_hours
 from reaper.record import MAX_CLOCK_SKEW, NO_SNOOZES, Notice, Record, Snooze
 
 LEE, SAM = "lee@example.com", "sam@example.com"

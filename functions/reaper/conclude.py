@@ -13,6 +13,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from reaper import registry
+from reaper.calendars import office_hours
 from reaper.calendars.resolve import calendar_rows
 from reaper.case import Coverage
 from reaper.coverage import add_failure_row, failure_row
@@ -49,7 +50,6 @@ from reaper.notices.summary_mail import send_admin_summary
 from reaper.pending import intents
 from reaper.pending.intents import own_outcome
 from reaper.pending.unfinished import Unfinished, untold_finding
-from reaper.policy import send_window
 from reaper.record import Record, act_of, is_interrupted, snoozed_because
 from reaper.report.run_report import finding_key, join_findings, run_coverage, run_report, with_record
 from reaper.savings.record import Sweep, record_savings
@@ -123,7 +123,7 @@ def _conclude_run(
         mails = mails.after(*_record_verdicts(mails))
         mails = mails.after(*send_take_backs(mails))
     escalates = may_notify and (decided.jumps or not decided.unusual)  # else what is on hold couldn't be read
-    if escalates and (escalate := context.policy.escalate) and not send_window.opens_at(context.policy, mails.now):
+    if escalates and (escalate := context.policy.escalate) and not office_hours.opens_at(context.policy.send_hours, mails.now):
         mails = send_escalations(escalate, notices, mails)
     mails = mails.after(*_send_untold(untold, untold_findings, notices, mails))
     unsent = [*channel_failures(mails.deliveries), *unsent_notices_rows(mails.findings.values())]

@@ -14,6 +14,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from reaper import __version__, handover, plan
+from reaper.calendars import office_hours
 from reaper.case import Case, Coverage, may_act
 from reaper.coverage import NOT_REACHED, RUNS, SKIPPED, add_failure_row, failure_row, own_row, target_of_row, with_replaced_rows
 from reaper.errors import CloudError, ReaperError
@@ -41,7 +42,7 @@ from reaper.pending.recall import (
 )
 from reaper.pending.unfinished import Unfinished
 from reaper.planning import dates
-from reaper.policy import owners, send_window
+from reaper.policy import owners
 from reaper.policy.schema import Policy
 from reaper.record import NO_RECORD, Record, Snoozes, is_unfinished, last_notice_at
 from reaper.stand import next_action, possible_action, stand, with_announcement
@@ -150,7 +151,7 @@ def decide(parts: Iterable[Observed], context: DecideContext) -> Decided:
 
 def _begun(run: Run, context: DecideContext) -> _Phase:
     now, ledger, archive = context.clock(), context.ledger, context.archive
-    opens_at = send_window.opens_at(context.policy, now)
+    opens_at = office_hours.opens_at(context.policy.send_hours, now)
     phase = _Phase(run=run, now=now, context=context, ledger=ledger, leases=None, failures=[], opens_at=opens_at)
     if ledger is None or not run.mode.writes:
         return phase

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import Any, Generic, Literal, TypeVar, get_args
+from typing import Any, ClassVar, Generic, Literal, TypeVar, get_args
 
 from reaper.case import Blocked
 from reaper.model import BilledPart, Resource, StepName
@@ -53,6 +53,8 @@ class ActionSpec:
     beside its name, or a function of the resource that returns them all, and None if there can be no line.
     """
 
+    deletes: ClassVar[bool] = False
+    """Whether the resource is gone once it is done."""
     participle: str
     effect: str
     undo: str

@@ -8,7 +8,8 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Annotated, Any
 
-from reaper.calendars.terms import BusinessDays, Freeze, Hours
+from reaper.calendars.freezes import BusinessDays, Freeze
+from reaper.calendars.office_hours import Hours
 
 
 class Constrained:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC
 
+from reaper.calendars import office_hours
 from reaper.case import is_stopped_by_hours, may_act, may_keep_hours
 from reaper.duration import format_duration
 from reaper.finding import Step
@@ -32,7 +33,6 @@ from reaper.planning.possible_actions import (
     strongest_action,
     was_stopped_by_reaper,
 )
-from reaper.policy import office_hours
 from reaper.record import dated_ahead_because, is_about_hours, is_snoozed, last_notice_at, snooze_sentence, without_void_times
 from reaper.view import View
 from reaper.words import ago_text, frozen_because, plain_participle

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from reaper.calendars.adding import freeze_at
+from reaper.calendars.freezes import freeze_at
 from reaper.case import Case
 from reaper.duration import format_duration
 from reaper.model import Resource, Rule, StepName, is_native

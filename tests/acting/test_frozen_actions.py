@@ -13,8 +13,8 @@ from fakes.builders import DAY, HOUR, NOW
 from fakes.fake_cloud import ACTS, STARTABLE, FakeResource, FakeSession
 from fakes.fake_deployment import POLICY, FakeDeployment, finding_of, policy
 from reaper.acting.contract import ActionResult, Manifest, Permit
+from reaper.calendars.calendar import Calendar
 from reaper.calendars.resolve import FreshFreezes, with_calendars
-from reaper.calendars.terms import Calendar
 from reaper.model import Resource, Result, StepName
 from reaper.report import summary
 

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from fakes.builders import DAY, HOUR
 from fakes.read_calendars import days_of, frozen
-from reaper.calendars.adding import MAX_DAYS, add_business_days, add_length, freeze_at, merged
-from reaper.calendars.terms import BusinessDays, Freeze
+from reaper.calendars.freezes import MAX_DAYS, BusinessDays, Freeze, add_business_days, add_length, freeze_at, merged
 
 YEAR_END = frozen("2026-12-21", "2027-01-03")
 BERLIN = "Europe/Berlin"

@@ -58,13 +58,23 @@ CHRISTMAS = "DTSTART;VALUE=DATE:20261224"
         ),
         pytest.param(
             ics(*[recurring("FREQ=DAILY;BYMONTH=2,4,6;BYMONTHDAY=31", "19000101T000000Z")] * 2000),
-            "refused event '' on 1900-01-01: it and the events before it recur too often",
+            "refused event '' on 1900-01-01: it recurs by BYMONTH=2,4,6;BYMONTHDAY=31, and no day is ever that",
             id="never, 2,000 times",
         ),
         pytest.param(
             ics(*[recurring("FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=30;COUNT=9", "00010101T000000Z")] * 2000),
+            "refused event '' on 1-01-01: it recurs by BYMONTH=2;BYMONTHDAY=30, and no day is ever that",
+            id="never, counted from year 1",
+        ),
+        pytest.param(
+            ics(*[recurring("FREQ=YEARLY;COUNT=9000", "00010101T000000Z")] * 2000),
             "refused event '' on 1-01-01: it and the events before it recur too often",
             id="counted from year 1",
+        ),
+        pytest.param(
+            ics(*[recurring("FREQ=DAILY;BYMONTH=2;BYMONTHDAY=29;BYDAY=MO", "20240101T000000Z")] * 2000),
+            "refused event '' on 2024-01-01: it and the events before it recur too often",
+            id="the rarest day, 2,000 times",
         ),
         pytest.param(ics(recurring("FREQ=DAILY", "00010101T000000Z")), "read 11", id="daily since year 1"),
         pytest.param(ics(recurring("FREQ=DAILY;COUNT=99999999")), "read 11", id="a hundred million times"),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import datetime as datetime_module
-from collections.abc import Iterator
 from datetime import date, datetime, time
+from itertools import takewhile
+from time import process_time
 from types import SimpleNamespace
 
 import pytest
@@ -12,7 +13,7 @@ from dateutil import rrule
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reaper.calendars.recurrence import MAX_STEPS, Steps, parse_recurrence, recurring_days
+from reaper.calendars.recurrence import MAX_STEPS, Steps, recurring_days
 
 WINDOW = (date(2025, 10, 21), date(2028, 11, 25))
 DAYS = rrule.weekdays
@@ -44,62 +45,86 @@ def rules(draw) -> dict:
     return drawn
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _no_year_after_2030() -> Iterator[None]:
-    """dateutil looks for what never comes until the last year there is."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rrule, "datetime", SimpleNamespace(**vars(datetime_module) | {"MAXYEAR": 2030}))
-        yield
-
-
 def by_dateutil(parts: dict, start: date) -> list[date]:
+    """Its own expansion. It looks for what never comes until the last year there is, which is 2030 here."""
     spelled = ";".join(f"{name}={','.join(map(str, values))}" for name, values in parts.items())
     known = rrule.rrulestr(
         f"RRULE:{spelled};UNTIL=20281125T000000" if "COUNT" not in parts else f"RRULE:{spelled}",
         dtstart=datetime.combine(start, time()),
     )
-    found = []
-    for when in known:
-        if when.date() > WINDOW[1]:
-            break
-        found.append(when.date())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rrule, "datetime", SimpleNamespace(**vars(datetime_module) | {"MAXYEAR": 2030}))
+        found = list(takewhile(lambda day: day <= WINDOW[1], (when.date() for when in known)))
     return [day for day in found if day >= WINDOW[0]]
+
+
+def by_reaper(parts: dict, start: date) -> list[date]:
+    """No day of a rule that is refused because it never matches."""
+    try:
+        return list(recurring_days(parts, start, WINDOW, Steps()))
+    except ValueError as error:
+        if "no day is ever that" not in str(error):
+            raise
+        return []
 
 
 @given(parts=rules(), start=st.dates(date(2019, 1, 1), date(2028, 12, 31)))
 def test_a_rule_means_the_days_that_dateutil_says(parts: dict, start: date):
-    rule = parse_recurrence(parts, start)
-    assert list(recurring_days(rule, *WINDOW, Steps())) == by_dateutil(parts, start)
+    assert by_reaper(parts, start) == by_dateutil(parts, start)
+
+
+NEVER = "it recurs by {}, and no day is ever that; correct these parts of its RRULE, or remove the RRULE"
+
+
+@pytest.mark.parametrize(
+    ("parts", "named"),
+    [
+        pytest.param({"FREQ": "YEARLY", "BYMONTH": [2], "BYMONTHDAY": [30]}, "BYMONTH=2;BYMONTHDAY=30", id="30 February"),
+        pytest.param(
+            {"FREQ": "DAILY", "BYMONTH": [2], "BYMONTHDAY": [30], "UNTIL": [datetime(2027, 1, 1)]},  # noqa: DTZ001
+            "BYMONTH=2;BYMONTHDAY=30",
+            id="30 February, looked for every day until then",
+        ),
+        pytest.param({"FREQ": "YEARLY", "BYMONTH": 2, "BYMONTHDAY": 31, "COUNT": 9}, "BYMONTH=2;BYMONTHDAY=31", id="counted"),
+        pytest.param({"FREQ": "MONTHLY", "BYDAY": ["6MO"]}, "BYDAY=6MO", id="the sixth Monday"),
+        pytest.param({"FREQ": "MONTHLY", "BYDAY": ["MO"], "BYSETPOS": [6]}, "BYDAY=MO;BYSETPOS=6", id="the sixth of all Mondays"),
+        pytest.param({"FREQ": "YEARLY", "BYMONTH": [2, 4]}, "BYMONTH=2,4;BYMONTHDAY=31", id="the day of its start"),
+        pytest.param({"FREQ": "DAILY", "BYMONTHDAY": [0]}, "BYMONTHDAY=0", id="day 0"),
+        pytest.param({"FREQ": "YEARLY", "BYMONTH": [13]}, "BYMONTH=13;BYMONTHDAY=31", id="month 13"),
+    ],
+)
+def test_a_rule_that_never_matches_is_refused_before_it_runs(parts: dict, named: str):
+    begun = process_time()
+    with pytest.raises(ValueError, match="no day is ever that") as refused:
+        list(recurring_days(parts, date(1990, 1, 31), WINDOW, Steps()))
+    assert str(refused.value) == NEVER.format(named)
+    assert process_time() - begun < 1
+
+
+def test_a_rule_for_the_rarest_day_matches():
+    assert by_reaper({"FREQ": "DAILY", "BYMONTH": [2], "BYMONTHDAY": [29], "BYDAY": ["TU"]}, date(1990, 1, 1)) == [
+        date(2028, 2, 29)
+    ]
 
 
 @pytest.mark.parametrize(
     ("parts", "start"),
     [
-        pytest.param({"FREQ": "YEARLY", "BYMONTH": [2], "BYMONTHDAY": [30]}, date(1, 1, 1), id="30 February"),
-        pytest.param(
-            {"FREQ": "DAILY", "BYMONTH": [2], "BYMONTHDAY": [30]}, date(1990, 1, 1), id="30 February, looked for every day"
-        ),
-        pytest.param(
-            {"FREQ": "YEARLY", "BYMONTH": [2], "BYMONTHDAY": [31], "COUNT": [9]}, date(1990, 1, 1), id="31 February, counted"
-        ),
         pytest.param({"FREQ": "DAILY", "COUNT": [10**9]}, date(2026, 1, 1), id="a billion times"),
+        pytest.param({"FREQ": "DAILY", "INTERVAL": [7], "BYDAY": ["TU"]}, date(2026, 1, 1), id="each Thursday that is a Tuesday"),
     ],
 )
-def test_a_rule_that_never_ends_or_matches_takes_few_steps(parts: dict, start: date):
+def test_a_rule_that_never_ends_takes_few_steps(parts: dict, start: date):
     steps = Steps()
-    assert len(list(recurring_days(parse_recurrence(parts, start), *WINDOW, steps))) <= 1131
+    assert len(list(recurring_days(parts, start, WINDOW, steps))) <= 1131
     assert MAX_STEPS - steps.left < 5000
 
 
 def test_a_rule_that_counts_from_long_ago_is_refused_after_so_many_steps():
     steps, start = Steps(left=1000), date(1, 1, 8)
     with pytest.raises(ValueError, match="recur too often or for too long"):
-        list(
-            recurring_days(
-                parse_recurrence({"FREQ": "YEARLY", "BYMONTHDAY": [31], "BYMONTH": [2], "COUNT": [9]}, start), *WINDOW, steps
-            )
-        )
-    assert steps.left == -1
+        list(recurring_days({"FREQ": "YEARLY", "BYMONTHDAY": [1], "BYMONTH": [2], "COUNT": [9000]}, start, WINDOW, steps))
+    assert steps.left < 0
 
 
 @pytest.mark.parametrize(
@@ -121,4 +146,4 @@ def test_a_rule_that_counts_from_long_ago_is_refused_after_so_many_steps():
 )
 def test_a_rule_that_is_not_of_days_is_refused(parts: dict, problem: str):
     with pytest.raises(ValueError, match=problem):
-        parse_recurrence(parts, date(2026, 1, 1))
+        list(recurring_days(parts, date(2026, 1, 1), WINDOW, Steps()))

@@ -11,8 +11,8 @@ from pathlib import Path
 import boto3
 import pytest
 
+from reaper.calendars.calendar import Calendar
 from reaper.calendars.resolve import calendar_rows, next_entries, resolve_calendars, with_calendars, with_fresh_freezes
-from reaper.calendars.terms import Calendar
 from reaper.extras import install_command
 from reaper.model import Status
 from reaper.policy.parse import parse_policy

@@ -7,7 +7,8 @@ from itertools import chain
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from reaper.calendars.terms import Calendar, Freeze
+from reaper.calendars.calendar import Calendar
+from reaper.calendars.freezes import Freeze
 
 DAY = timedelta(days=1)
 

@@ -5,11 +5,11 @@ from typing import Any
 
 from fakes.builders import resource, rule
 from fakes.sample_findings import CLIPPED, finding, occasion, report
+from reaper.calendars import office_hours
 from reaper.case import Coverage
 from reaper.finding import Finding, Outcome, Report, Step
 from reaper.model import Mode, Result, State, Status, StepName
 from reaper.notices.admin_summary import admin_summary, topics
-from reaper.policy import office_hours
 from reaper.policy.schema import Owners
 
 

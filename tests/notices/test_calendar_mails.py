@@ -10,7 +10,7 @@ from fakes.builders import DAY, HOUR
 from fakes.fake_cloud import STARTABLE
 from fakes.fake_deployment import POLICY, FakeDeployment, policy
 from fakes.read_calendars import calendar, unreadable
-from reaper.calendars.terms import Calendar
+from reaper.calendars.calendar import Calendar
 from reaper.notices.message import Audience, Message
 from reaper.report import explain, json, text
 from reaper.report.explain import ExplainContext

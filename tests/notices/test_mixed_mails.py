@@ -11,13 +11,13 @@ import pytest
 from fakes import mails
 from fakes.builders import DAY, NOW, resource, rule
 from fakes.sample_findings import finding, occasion, only, report
+from reaper.calendars import office_hours
 from reaper.case import Coverage
 from reaper.finding import Finding, Outcome, Report
 from reaper.model import AnnouncedAction, Mode, Result, State, Status, StepName
 from reaper.notices import admin_summary
 from reaper.notices.message import MAX_SHORT_SUBJECT
 from reaper.planning import dates
-from reaper.policy import office_hours
 from reaper.record import Notice
 
 OFFICE = replace(office_hours.parse_hours("mon-fri 07:00-17:00", "UTC"), by_rule=True)

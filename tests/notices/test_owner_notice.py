@@ -12,6 +12,7 @@ import pytest
 from fakes.builders import DAY, NOW, resource, rule
 from fakes.mails import notice_item, owner_notices
 from fakes.sample_findings import CLIPPED, finding, occasion, only, report
+from reaper.calendars import office_hours
 from reaper.case import Evidence
 from reaper.finding import Finding, Outcome
 from reaper.model import AnnouncedAction, Ceiling, Confidence, Mode, Result, Role, State, StepName
@@ -21,7 +22,6 @@ from reaper.notices.forecast import NoticeContext, OpenVisit
 from reaper.notices.message import ABOUT, Audience, is_deliverable
 from reaper.notices.owner_notice import MAX_DETAILED, MAX_ROWS
 from reaper.planning import dates
-from reaper.policy import office_hours
 from reaper.policy.schema import Owners
 from reaper.record import Notice
 from reaper.snooze.links import LinkSigner, open_visit

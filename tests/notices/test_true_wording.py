@@ -12,6 +12,7 @@ from fakes.builders import DAY, HOUR, NOW, resource, rule
 from fakes.mails import compose_summary, owner_notices
 from fakes.sample_findings import finding, occasion, only, report
 from reaper import text
+from reaper.calendars import office_hours
 from reaper.case import Coverage
 from reaper.cli import sample
 from reaper.finding import Finding, Outcome, Step
@@ -19,7 +20,6 @@ from reaper.model import HoldReason, Mode, Result, State, Status, StepName, Targ
 from reaper.notices import owner_notice
 from reaper.notices.admin_summary import admin_summary
 from reaper.notices.message import MAX_SUBJECT, Message
-from reaper.policy import office_hours
 from reaper.record import Notice
 from reaper.report.table import WIDE
 from reaper.report.text import render

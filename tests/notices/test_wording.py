@@ -24,6 +24,7 @@ from reaper import registry
 from reaper.aws.kinds.sagemaker_endpoint.scale_in import EndpointDetails, ScaleInPlan
 from reaper.aws.kinds.sagemaker_inference_component import ComponentDetails
 from reaper.aws.kinds.sagemaker_studio_app import StudioAppDetails
+from reaper.calendars import office_hours
 from reaper.case import Blocked, Case
 from reaper.cli import sample
 from reaper.finding import Finding, Outcome, Step
@@ -32,7 +33,6 @@ from reaper.notices import item, owner_notice
 from reaper.notices.admin_summary import admin_summary
 from reaper.notices.channels.smtp import make_mail
 from reaper.notices.message import ABOUT, MAX_SUBJECT
-from reaper.policy import office_hours
 from reaper.policy.schema import Owners
 
 BERLIN = replace(office_hours.parse_hours("mon-fri 07:00-21:00", "Europe/Berlin"), by_rule=True)

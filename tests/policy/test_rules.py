@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from fakes.builders import resource
 from reaper import registry
-from reaper.calendars.terms import Hours
+from reaper.calendars import office_hours
+from reaper.calendars.office_hours import Hours, is_open, parse_hours
 from reaper.model import Ceiling, Confidence, Rule
-from reaper.policy import office_hours
-from reaper.policy.office_hours import is_open, parse_hours
 from reaper.policy.parse import parse_policy
 from reaper.policy.rules import effective_rule, shortest_idle_after
 from reaper.policy.schema import Policy

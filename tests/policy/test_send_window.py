@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 import pytest
 
 from reaper import registry
+from reaper.calendars.office_hours import opens_at
 from reaper.errors import PolicyError
 from reaper.policy.parse import parse_policy
 from reaper.policy.schema import Policy
-from reaper.policy.send_window import opens_at
 
 SEND = 'notices: {send: "mon-fri 09:00-17:00", tz: Europe/Berlin}'
 FIX = "end the hours an hour before notices.send, send notices for longer, or remove force"
@@ -100,7 +100,7 @@ def test_what_can_be_announced_is_valid(lines: list[str]):
     ],
 )
 def test_notices_go_out_again_when_the_hours_begin(now: datetime, opens: datetime | None):
-    assert opens_at(parsed(SEND), now) == opens
-    assert opens_at(parsed("owners: {tz: Europe/Berlin}", SEND.replace(", tz: Europe/Berlin", "")), now) == opens
-    assert opens_at(parsed(), now) is None
-    assert opens_at(parsed('notices: {send: "mon-sun 00:00-24:00"}'), now) is None
+    assert opens_at(parsed(SEND).send_hours, now) == opens
+    assert opens_at(parsed("owners: {tz: Europe/Berlin}", SEND.replace(", tz: Europe/Berlin", "")).send_hours, now) == opens
+    assert opens_at(parsed().send_hours, now) is None
+    assert opens_at(parsed('notices: {send: "mon-sun 00:00-24:00"}').send_hours, now) is None

@@ -13,10 +13,10 @@ from fakes.builders import DAY, NOW, resource, rule
 from fakes.records import a_record
 from fakes.sample_findings import finding, report
 from reaper import registry
+from reaper.calendars import office_hours
 from reaper.case import Blocked, Evidence
 from reaper.finding import Finding, Step
 from reaper.model import Ceiling, Confidence, NextAction, Role, State, StepName
-from reaper.policy import office_hours
 from reaper.policy.parse import parse_policy
 from reaper.record import ManifestReference, Record
 from reaper.report import json as plain

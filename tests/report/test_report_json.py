@@ -14,11 +14,11 @@ import strict
 from fakes.builders import DAY, HOUR, NOW, resource, rule
 from fakes.records import a_record
 from fakes.sample_findings import finding, report
+from reaper.calendars import office_hours
 from reaper.case import Claim, Evidence, Owner, Price
 from reaper.coverage import own_row
 from reaper.finding import Finding
 from reaper.model import Ceiling, Role
-from reaper.policy import office_hours
 from reaper.record import Snooze
 from reaper.report import json as plain
 

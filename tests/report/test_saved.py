@@ -14,11 +14,11 @@ from fakes import sample_reports
 from fakes.builders import DAY, NOW, resource, rule
 from fakes.records import a_record
 from fakes.sample_findings import finding, report
+from reaper.calendars import office_hours
 from reaper.case import Claim, Evidence, Owner
 from reaper.errors import SettingsError
 from reaper.finding import Report
 from reaper.model import Ceiling, Role
-from reaper.policy import office_hours
 from reaper.report import explain, saved
 from reaper.report import json as plain
 

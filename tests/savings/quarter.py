@@ -195,11 +195,21 @@ def _recreate(thing: Thing, now: datetime) -> None:
     thing.make()  # type: ignore[attr-defined]
 
 
+def _remove(thing: Thing, now: datetime) -> None:
+    thing.vanish()
+
+
 def _use(thing: Thing, now: datetime) -> None:
     thing.use(now, now + 3 * HOUR)
 
 
-PEOPLE: dict[str, Callable[[Thing, datetime], None]] = {"restart": _restart, "stop": _stop, "recreate": _recreate, "use": _use}
+PEOPLE: dict[str, Callable[[Thing, datetime], None]] = {
+    "restart": _restart,
+    "stop": _stop,
+    "recreate": _recreate,
+    "remove": _remove,
+    "use": _use,
+}
 
 
 def raise_prices(product: Path, factor: float) -> None:

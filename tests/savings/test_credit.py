@@ -80,7 +80,7 @@ YOUNG = case(State.YOUNG, parts=None, changed=ACTED)
     [
         pytest.param([look(6, IDLE)], True, 6, id="idle with what the action left"),
         pytest.param([look(6, OFF)], True, 6, id="stopped"),
-        pytest.param([look(6, GONE)], True, 6, id="gone"),
+        pytest.param([look(6, IDLE), look(12, GONE)], False, 6, id="deleted by a person"),
         pytest.param([look(6, YOUNG)], True, 6, id="young only because of the action"),
         pytest.param([look(6, case(State.YOUNG, changed=ACTED))], True, 6, id="young only because of the action, described"),
         pytest.param([look(6, IDLE), look(12, IDLE), look(12, IDLE)], True, 12, id="the same look twice counts once"),
@@ -137,6 +137,20 @@ LATER = changed(STOPPED, acted_at=ACTED + 8 * HOUR, called_at=ACTED + 8 * HOUR)
 def test_our_later_calls_end_it_at_their_exact_time(record: Record, looks: list[Any], runs_on: bool, expected: float):
     still, credited = played(saving(), *(look(after, of, record) for after, of in looks))
     assert (still is not None, round(credited, 3)) == (runs_on, expected)
+
+
+def test_what_the_reaper_deleted_stays_a_saving():
+    assert played(saving(deletes=True), look(6, GONE), look(12, GONE))[1] == 12
+    later = changed(STOPPED, acted=StepName.DELETE, acted_at=ACTED + 8 * HOUR, called_at=ACTED + 8 * HOUR)
+    still, credited = played(saving(), look(6, IDLE), look(12, GONE, later))
+    assert still
+    assert credited == 12
+
+
+@pytest.mark.parametrize("result", [None, Result.REFUSED, Result.FAILED])
+def test_a_delete_that_is_not_known_to_be_ours_ends_it(result: Result | None):
+    later = changed(STOPPED, acted=StepName.DELETE, acted_at=ACTED + 8 * HOUR, result=result, called_at=ACTED + 8 * HOUR)
+    assert played(saving(), look(6, IDLE), look(12, GONE, later)) == (None, 6.0)
 
 
 def test_each_of_our_later_actions_is_known_until_the_next():
@@ -257,6 +271,7 @@ def off(at: float, **fields: Any) -> Case:
         pytest.param([look(6, off(4))], changed(NOTICED, called_at=ACTED + HOUR), False, 0, id="we stopped it"),
         pytest.param([look(6, off(4), snooze=Snooze(at=ACTED + HOUR))], NOTICED, False, 0, id="snoozed, then stopped"),
         pytest.param([look(6, off(2)), look(12, case(parts=THREE, changed=ACTED + 8 * HOUR))], NOTICED, False, 4, id="restarted"),
+        pytest.param([look(6, off(2)), look(12, GONE)], NOTICED, False, 4, id="stopped, then deleted"),
         pytest.param([look(6, off(4, created=ACTED + HOUR))], NOTICED, False, 0, id="another one under its ID"),
     ],
 )

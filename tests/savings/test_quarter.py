@@ -23,6 +23,7 @@ WEEK: tuple[Event, ...] = (
     (1.2, "plain-n1", "restart"),
     (1.7, "plain-n3", "recreate"),
     (1.6, "watch-n0", "stop"),
+    (2.1, "plain-n0", "remove"),
     (2.2, "plain-e0", "use"),
     (2.3, "plain-n2", "restore"),
     (2.6, "plain-e3", "restart"),
@@ -51,7 +52,7 @@ def least_usd(played: Quarter, row: Any, horizon: timedelta) -> float:
     ends = [
         when
         for when, who, what in played.done
-        if who == name and when > at and what in {"start", "restart", "recreate", "restore"}
+        if who == name and when > at and what in {"start", "restart", "recreate", "restore", "remove"}
     ]
     end = min([*ends, at + horizon, played.sweeps[-1]])
     interval = max(after - before for before, after in pairwise(played.sweeps))
@@ -115,9 +116,9 @@ def test_a_week_credits_no_more_than_the_meters_show(tmp_path: Path):
 
 def months(days: int) -> list[Event]:
     """The same again every twelve days, each thing's turn two days after the one before; prices rise once."""
-    turns = [(name, what) for _, name, what in WEEK if what not in {"prices rise", "stop"}]
+    turns = [(name, what) for _, name, what in WEEK if what not in {"prices rise", "stop", "remove"}]
     again = [(start + 3.2 + 0.9 * n, name, what) for start in range(0, days - 14, 12) for n, (name, what) in enumerate(turns)]
-    return [*again, (1.6, "watch-n0", "stop"), (days / 2, "", "prices rise")]
+    return [*again, (1.6, "watch-n0", "stop"), (days / 3, "plain-n0", "remove"), (days / 2, "", "prices rise")]
 
 
 @pytest.mark.fresh

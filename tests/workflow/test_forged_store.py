@@ -13,7 +13,7 @@ import pytest
 
 from fakes.workflow_runs import folder_store
 from reaper import handover
-from reaper.calendars.terms import Hours
+from reaper.calendars.office_hours import Hours
 from reaper.errors import CloudError
 from reaper.finding import Finding, Outcome, Report, Step
 from reaper.handover import Acted, Decided

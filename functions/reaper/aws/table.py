@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from reaper.aws import metrics
 from reaper.kind import ActionSpec, Kind
@@ -135,6 +135,7 @@ class Deletion(ActionSpec):
     `recreated_by`: the module that saves and recreates it, loaded only for that: see `executor.Recreation`.
     """
 
+    deletes: ClassVar[bool] = True
     because: str
     recreated_by: str
     has_autoscaling: bool = False

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from functools import partial
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote as escape
 
 from reaper.azure.metrics import MetricQuery, MetricSource, fetch_metrics
@@ -122,6 +122,8 @@ class Scaling(ActionSpec):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deletion(ActionSpec):
     """Deletes a deployment, which the stored replies recreate. Its traffic is set to 0% before, and put back if no deletion follows."""
+
+    deletes: ClassVar[bool] = True
 
 
 Action = StartStop | Scaling | Deletion

@@ -15,8 +15,8 @@ from pathlib import PurePath
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from reaper.calendars.recurrence import Steps, parse_recurrence, recurring_days
-from reaper.calendars.terms import Stretch
+from reaper.calendars.freezes import Stretch
+from reaper.calendars.recurrence import Steps, recurring_days
 from reaper.errors import ODD_REPLY_ERRORS
 from reaper.text import short_repr
 
@@ -200,7 +200,7 @@ def _occurrences(event: Any, first: tuple[When, timedelta], utc: tzinfo, now: da
         return
     until = event["RRULE"].get("UNTIL", [None])[0]
     last = None if until is None else _beside(start, (until, ""), utc)
-    for day in recurring_days(parse_recurrence(event["RRULE"], begin), *near, steps):
+    for day in recurring_days(event["RRULE"], begin, near, steps):
         when = _like(start, day)
         if last is not None and (when if isinstance(last, datetime) else day) > last:
             return

@@ -10,14 +10,13 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from reaper.calendars import ics
-from reaper.calendars.adding import merged
+from reaper.calendars.calendar import Calendar, CalendarSpec
+from reaper.calendars.freezes import Freeze, Stretch, merged
 from reaper.calendars.holidays import holidays_near
-from reaper.calendars.terms import Calendar, Freeze, Stretch
 from reaper.case import Coverage
 from reaper.coverage import own_row
 from reaper.errors import ODD_REPLY_ERRORS, CloudError, ReaperError, named_permission
 from reaper.extras import install_command
-from reaper.policy.calendar_settings import CalendarSpec
 from reaper.policy.file import folder_of, read_location
 from reaper.policy.schema import Policy
 from reaper.text import clean_line, first_few

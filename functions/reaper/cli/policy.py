@@ -19,7 +19,7 @@ from reaper.policy.file import load_policy
 from reaper.text import count_noun
 
 if TYPE_CHECKING:
-    from reaper.calendars.terms import Hours
+    from reaper.calendars.office_hours import Hours
 
 app = typer.Typer(no_args_is_help=True, help="Check a policy file, or print its JSON Schema.")
 
@@ -34,11 +34,11 @@ def check_policy(
 ) -> None:
     """Validate a policy and warn about rules that never match and other mistakes. Reads its calendars."""
     from reaper.calendars.resolve import next_entries, with_calendars
-    from reaper.policy import accepted, lint, send_window
+    from reaper.policy import accepted, lint
 
     source, now = load_policy(where), current_time()
     accepted.require_near_ends(source, now)
-    if schedule and (hours := send_window.send_hours(source.policy)):
+    if schedule and (hours := source.policy.send_hours):
         _require_sweep(schedule, schedule_timezone, hours)
     policy = with_calendars(source.policy, source.where, now)
     warnings = lint.lint_policy(policy, source.text, source.name, now)
@@ -57,7 +57,7 @@ def _require_sweep(schedule: str, zone: str, hours: Hours) -> None:
     """Raises SettingsError unless a sweep of the next month begins within the hours. EventBridge counts weekdays from 1 and adds a year."""
     from cronsim import CronSim, CronSimError
 
-    from reaper.policy import office_hours
+    from reaper.calendars import office_hours
 
     now, cron = current_time(), schedule
     rate = re.fullmatch(r"rate\((\d+) (minute|hour)s?\)", schedule)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from reaper.calendars import office_hours
 from reaper.doctor.check import Check, of_error, ok, to_fix, unknown
 from reaper.doctor.context import DoctorContext, Opened, advice_for
 from reaper.doctor.stores import STORE_ADVICE
@@ -17,7 +18,6 @@ from reaper.duration import format_duration
 from reaper.errors import CloudError, PolicyError, ReaperError, Reason, SettingsError, named_permission
 from reaper.ledger import opening
 from reaper.model import State
-from reaper.policy import office_hours, send_window
 from reaper.policy.file import load_policy
 from reaper.report.saved import SavedReport, load_report, parse_report
 from reaper.stores.texts import open_texts
@@ -179,7 +179,7 @@ def examine_schedule(context: DoctorContext, opened: Opened) -> Iterator[Check]:
 
 def examine_sending(context: DoctorContext, opened: Opened) -> Iterator[Check]:
     """Whether any sweep of the last week began while notices are sent, by the ledger's statistics. Otherwise no owner gets a notice."""
-    hours, now = send_window.send_hours(opened.policy.policy) if opened.policy else None, context.clock()
+    hours, now = opened.policy.policy.send_hours if opened.policy else None, context.clock()
     if hours is None:
         return
     began = [started for started in _statistics(context, opened, 24 * 7) if started > now - timedelta(days=7)]

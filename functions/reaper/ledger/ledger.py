@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Annotated, TypeVar
 
+from reaper.calendars import office_hours
 from reaper.errors import CloudError, Reason
 from reaper.ledger import rows
 from reaper.ledger.rows import (
@@ -27,7 +28,6 @@ from reaper.ledger.rows import (
 )
 from reaper.ledger.store import LAST_NAME, NEVER, AtVersion, Category, FreeFor, Having, Key, Row, RowStore
 from reaper.model import Constrained, Target
-from reaper.policy import office_hours
 from reaper.record import VOID_AHEAD, Act, Record, Snooze
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -17,6 +17,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from reaper import plan
+from reaper.calendars import office_hours
 from reaper.case import Blocked, Case, is_in_weekly_summary, may_act
 from reaper.finding import Finding, Step, judged_case
 from reaper.ledger.ledger import Ledger, write_until_accepted
@@ -25,7 +26,6 @@ from reaper.limits.breaker import PlaceCounts
 from reaper.limits.holds import QUIET_FOR, Breaker, HoldRows, KindInTarget, RunScope
 from reaper.model import ACTIONS, ENDING_ACTIONS, NOTICES, HoldReason, Mode, State, StepName, Target
 from reaper.notices.owner_notice import notice_address
-from reaper.policy import office_hours, send_window
 from reaper.record import NO_RECORD, NO_SNOOZES, Record, Snooze, Snoozes
 from reaper.stand import stand
 from reaper.text import format_usd
@@ -194,7 +194,7 @@ def _address(finding: Finding, policy: Policy, mode: Mode) -> tuple[str, bool] |
 
 def until_sent(finding: Finding, policy: Policy, opens_at: datetime) -> Finding:
     """The finding without a notice that waits until notices go out again."""
-    hours = send_window.send_hours(policy)
+    hours = policy.send_hours
     if finding.step.name not in NOTICES or hours is None:
         return finding
     opens = f"{opens_at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"

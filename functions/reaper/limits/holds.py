@@ -13,12 +13,12 @@ from enum import StrEnum
 from hashlib import sha256
 
 from reaper import registry
+from reaper.calendars import office_hours
 from reaper.case import Case, Coverage, is_stopped_by_hours
 from reaper.coverage import target_of_row
 from reaper.ledger.ledger import Ledger, TargetText, target_text, update_row
 from reaper.ledger.rows import DOCUMENT, NamedRow, comparable_id, document_of, parse_document
 from reaper.model import Status, Target, Time
-from reaper.policy import office_hours
 from reaper.record import Snooze
 
 COUNTED_FOR = timedelta(hours=22)

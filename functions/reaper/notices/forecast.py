@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from reaper import registry
-from reaper.calendars.adding import MOMENT
-from reaper.calendars.terms import Freeze, Hours
+from reaper.calendars import office_hours
+from reaper.calendars.freezes import MOMENT, Freeze
+from reaper.calendars.office_hours import Hours
 from reaper.case import wanted_actions
 from reaper.finding import HOURS_A_MONTH, Announcement, Finding, follow_up, is_action
 from reaper.model import Ceiling, Confidence, Mode, Result, Rule, StepName, is_native
 from reaper.notices.message import Audience
-from reaper.policy import office_hours
 from reaper.record import last_notice_at
 from reaper.text import DOLLARS, UTC, Currency, format_clock, format_day, format_time, format_usd
 from reaper.words import PARTICIPLES, grace_words, notice_length, plain_participle

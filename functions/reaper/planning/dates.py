@@ -14,13 +14,13 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from hashlib import sha256
 
-from reaper.calendars.adding import add_business_days, add_length
-from reaper.calendars.terms import Hours
+from reaper.calendars import office_hours
+from reaper.calendars.freezes import add_business_days, add_length
+from reaper.calendars.office_hours import Hours
 from reaper.case import Case, is_stopped_by_hours, may_act
 from reaper.model import AnnouncedAction, Ceiling, State, StepName
 from reaper.planning import idle_period, possible_actions
 from reaper.planning.possible_actions import ACTION_STRENGTH, is_forced, is_proven_enough, manual_start_at, strongest_action
-from reaper.policy import office_hours
 from reaper.record import MAX_CLOCK_SKEW, Notice, Snooze, dated_ahead_because, is_about_hours, is_recreated, last_notice_at
 from reaper.view import View, with_notice
 from reaper.words import notice_length

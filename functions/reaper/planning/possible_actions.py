@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 
+from reaper.calendars import office_hours
 from reaper.case import Case, may_act, may_keep_hours, wanted_actions
 from reaper.model import Ceiling, Confidence, Result, State, StepName, Verdict
-from reaper.policy import office_hours
 from reaper.policy.tags import tag_values
 from reaper.record import CONFIRM_WITHIN, is_about_hours, snoozed_because
 from reaper.view import View

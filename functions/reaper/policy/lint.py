@@ -15,9 +15,9 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from reaper import prices, registry
-from reaper.calendars.adding import MOMENT
+from reaper.calendars.calendar import Calendar
+from reaper.calendars.freezes import MOMENT
 from reaper.calendars.resolve import FREEZE, names_used, unreadable_texts
-from reaper.calendars.terms import Calendar
 from reaper.duration import policy_duration
 from reaper.kind import Kind
 from reaper.model import Ceiling, StepName

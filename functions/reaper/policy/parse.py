@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
+from datetime import datetime, timedelta
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from itertools import chain, islice
@@ -12,6 +13,8 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from reaper.calendars import office_hours
+from reaper.calendars.office_hours import Hours
 from reaper.duration import policy_duration
 from reaper.errors import PolicyError
 from reaper.model import Ceiling
@@ -19,13 +22,14 @@ from reaper.notices.message import is_deliverable, is_plain_address
 from reaper.policy import channel_settings
 from reaper.policy.rules import delete_after
 from reaper.policy.schema import Defaults, Policy, RuleSpec, all_matches
-from reaper.policy.send_window import send_problems
 from reaper.policy.values import BusinessDayCount
 from reaper.policy.yaml_lines import KeyPath, LineMap, parse_with_lines
 from reaper.text import MAX_LINE_LENGTH, first_few, short_repr, shorten, validation_text
 
 Problem = tuple[KeyPath, str]
 MAX_PROBLEMS = 100
+SAMPLE_YEAR = [datetime(2024, 1, 1) + timedelta(days=day) for day in range(366)]  # noqa: DTZ001 - local dates, with every clock change
+"""The days on which the hours of two time zones are compared."""
 MAY_BE_EMPTY = frozenset({"defaults", "limits", "owners", "channels", "rules", "prices", "budgets", "calendars", "accept"})
 """The keys that mean nothing if nothing is below them, such as `defaults:` when every line below is a comment."""
 EXPECTED_BY_ERROR = {
@@ -54,7 +58,7 @@ def parse_policy(text: str, source: str, kinds: Collection[str], startable: Coll
     problems = list(islice(_unknown_kinds(policy, kinds), MAX_PROBLEMS + 1))
     problems += islice(_calendar_problems(policy), MAX_PROBLEMS + 1)
     problems += _hours_without_restart(policy, startable) if startable is not None else ()
-    problems += chain(_forbidden_addressees(policy), _native_problems(policy), _then_problems(policy), send_problems(policy))
+    problems += chain(_forbidden_addressees(policy), _native_problems(policy), _then_problems(policy), _send_problems(policy))
     if problems:
         texts = [f"{lines.place(path)}: {because}" for path, because in problems[:MAX_PROBLEMS]]
         raise _policy_error(texts, source, len(problems))
@@ -108,6 +112,29 @@ def _native_problems(policy: Policy) -> Iterator[Problem]:
         if spec.stop_by == "native" and (spec.hours or frozen):
             because = f"not valid with {unheeded}, which the cloud's own idle shutdown doesn't heed"
             yield ("rules", index, "stop_by"), f"{because}; {fix}, or use `stop_by: stop`"
+
+
+def _send_problems(policy: Policy) -> Iterator[Problem]:
+    """The rules whose `force` needs a notice of the same day at a time when none is sent."""
+    window = policy.send_hours
+    for index, spec in enumerate(policy.rules):
+        hours = spec.hours.to_hours if spec.hours else None
+        if window and hours and hours.force and (day := _day_without_notice(hours, window)):
+            end = f"{hours.end // 60:02}:{hours.end % 60:02} {hours.tz}"
+            sent = f"notices.send is {office_hours.hours_text(window)} {window.tz}"
+            fix = "end the hours an hour before notices.send, send notices for longer, or remove force"
+            yield ("rules", index, "hours"), f"force needs a notice in the hour after {end} on {day}, and {sent}; {fix}"
+
+
+def _day_without_notice(hours: Hours, window: Hours) -> str | None:
+    """The first day of the hours whose end, or the hour after it, lies outside the window."""
+    zone, sent_in = office_hours.time_zone(hours.tz), office_hours.time_zone(window.tz)
+    for day in (day for day in SAMPLE_YEAR if day.weekday() in hours.days):
+        end = (day + timedelta(minutes=hours.end)).replace(tzinfo=zone).astimezone(sent_in)
+        minute = end.hour * 60 + end.minute
+        if end.weekday() not in window.days or not window.start <= minute <= window.end - 60:
+            return office_hours.DAYS[day.weekday()]
+    return None
 
 
 def _forbidden_addressees(policy: Policy) -> Iterator[Problem]:

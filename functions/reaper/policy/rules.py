@@ -11,12 +11,12 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from reaper import duration, registry
-from reaper.calendars.adding import AND, merged
-from reaper.calendars.terms import BusinessDays, Hours
+from reaper.calendars import office_hours
+from reaper.calendars.freezes import merged, most_business_days
+from reaper.calendars.rule_calendars import with_calendar_terms
 from reaper.model import Ceiling, Confidence, Resource, Rule
-from reaper.policy import office_hours, tags
+from reaper.policy import tags
 from reaper.policy.accepted import UNSURE, accepted_because, ended_acceptance_at
-from reaper.policy.calendar_terms import with_calendar_terms
 from reaper.policy.schema import Policy, RuleSpec
 from reaper.policy.tags import MIN_IDLE_AFTER, TagRequests
 from reaper.policy.values import BusinessDayCount, TagPermission
@@ -106,11 +106,11 @@ def _combined_rule(
     rules = [with_calendar_terms(_rule_of_spec(policy, spec), policy, spec, now) for spec in specs]
     rule = rules[0] if len(rules) == 1 else _gentlest_rule(rules, now)
     if rule.hours and not registry.can_be_started(resource.kind):
-        rule = replace(rule, hours=_protecting(rule.hours))
+        rule = replace(rule, hours=office_hours.protecting(rule.hours))
     if rule.action is Ceiling.IGNORE:
         rule = replace(rule, protected_because=f"{rule.name} says ignore")
     may_narrow = all(spec and TagPermission.TIGHTEN in (spec.tags_may or ()) for spec in specs)
-    hours = _with_hours(rule.hours, requests.hours, may_narrow=may_narrow)
+    hours = office_hours.with_tag_hours(rule.hours, requests.hours, may_narrow=may_narrow)
     tagged = _with_idle_after(replace(rule, hours=hours), _tag_permissions(policy, specs), requests.idle_after)
     tagged = _with_action(tagged, requests.action)
     if requests.reasons:
@@ -169,55 +169,17 @@ def _gentlest_rule(rules: Sequence[Rule], now: datetime) -> Rule:
         snooze_max=max(r.snooze_max for r in rules),
         act_on=Confidence.LIKELY if all(r.act_on is Confidence.LIKELY for r in rules) else Confidence.PROVEN,
         stop_by="native" if all(r.stop_by == "native" for r in rules) else "stop",
-        hours=_gentlest_hours([r.hours for r in rules], now),
+        hours=office_hours.gentlest([r.hours for r in rules], now),
         protected_because=next((r.protected_because for r in rules if r.protected_because), None),
         only_notices=any(r.only_notices for r in rules) or all(r.action.rank < Ceiling.STOP.rank for r in rules),
         delete_after=max(deletes_after) if len(deletes_after) == len(rules) else None,
-        business_days=_most_business_days([r.business_days for r in rules if r.business_days]),
+        business_days=most_business_days([r.business_days for r in rules if r.business_days]),
         freezes=merged(freeze for r in rules for freeze in r.freezes),
         waits_because=next((r.waits_because for r in rules if r.waits_because), None),
         protection_ended_at=max((r.protection_ended_at for r in rules if r.protection_ended_at), default=None),
         in_doubt=True,
         notes=("its price or size is unknown, so the gentler of these rules applies", *(n for r in rules for n in r.notes)),
     )
-
-
-def _most_business_days(graces: Sequence[BusinessDays]) -> BusinessDays | None:
-    """The most of them, and only days that are business days in all. If their zones differ, a date may be the next one elsewhere."""
-    if not graces:
-        return None
-    return replace(
-        graces[0],
-        count=max(grace.count for grace in graces) + (len({grace.tz for grace in graces}) > 1),
-        calendar=AND.join(dict.fromkeys(grace.calendar for grace in graces)),
-        weekend=frozenset.union(*(grace.weekend for grace in graces)),
-        days_off=frozenset.union(*(grace.days_off for grace in graces)),
-    )
-
-
-def _gentlest_hours(calendars: Sequence[Hours | None], now: datetime) -> Hours | None:
-    """Any hours protect: the first that are open now, else the first. They stop, force and have days off only as all rules say."""
-    present = [hours for hours in calendars if hours]
-    if not present:
-        return None
-    shared = frozenset.intersection(*(hours.days_off if hours else frozenset() for hours in calendars))
-    named = frozenset.intersection(*(frozenset(hours.calendars if hours else ()) for hours in calendars))
-    present = [
-        replace(hours, days_off=shared, calendars=tuple(name for name in hours.calendars if name in named)) for hours in present
-    ]
-    chosen = next((hours for hours in present if office_hours.is_open(hours, now)), present[0])
-    is_shared = all(hours and _calendar_key(hours) == _calendar_key(chosen) for hours in calendars)
-    return replace(
-        chosen,
-        restart="all" if is_shared and all(hours.restart == "all" for hours in present) else "ours",
-        force=is_shared and all(hours.force for hours in present),
-        override=max(hours.override for hours in present),
-        by_rule=is_shared,
-    )
-
-
-def _calendar_key(hours: Hours) -> tuple[frozenset[int], int, int, str]:
-    return hours.days, hours.start, hours.end, hours.tz
 
 
 def _with_idle_after(rule: Rule, permissions: set[TagPermission], requested: timedelta | None) -> Rule:
@@ -236,27 +198,6 @@ def _with_action(rule: Rule, requested: Ceiling | None) -> Rule:
     if requested.rank <= rule.action.rank:
         return replace(rule, action=requested, delete_after=None)
     return _with_note(rule, f"tag reaper:action={requested} ignored: {rule.action} is the strongest action under {rule.name}")
-
-
-def _protecting(hours: Hours) -> Hours:
-    """The hours as a mere protection: nothing is forced, started or judged sooner because of them."""
-    return replace(hours, restart="ours", force=False, by_rule=False)
-
-
-def _with_hours(rule_hours: Hours | None, tag_hours: Hours | None, *, may_narrow: bool) -> Hours | None:
-    """The tag sets the calendar, the rule what happens outside it. If the rule has no hours, a tag's hours only protect.
-
-    A rule with `force` stops what is in use, and a tag must not make that happen sooner: the rule's own hours stay open, too, unless it says
-    that tags `may_narrow` them.
-    """
-    if tag_hours is None:
-        return rule_hours
-    if rule_hours is None:
-        return _protecting(tag_hours)
-    chosen = replace(
-        rule_hours, days=tag_hours.days, start=tag_hours.start, end=tag_hours.end, tz=tag_hours.tz, also=tag_hours.also
-    )
-    return office_hours.joined_hours(chosen, rule_hours) if rule_hours.force and not may_narrow else chosen
 
 
 def _shortened_outside_hours(rule: Rule, idle_after: timedelta, now: datetime) -> Rule:

@@ -12,16 +12,15 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 
-from reaper.calendars.terms import Calendar, Hours
+from reaper.calendars import office_hours
+from reaper.calendars.calendar import Calendar, CalendarName, CalendarSpec
+from reaper.calendars.office_hours import Hours
 from reaper.model import Ceiling, Confidence
 from reaper.notices.message import Audience, is_plain_address
-from reaper.policy import office_hours
 from reaper.policy.accepted import Acceptance
-from reaper.policy.calendar_settings import CalendarName, CalendarSpec
 from reaper.policy.channel_settings import Channel
 from reaper.policy.match import Match, OptionalEnforceOnly
 from reaper.policy.own_prices import Budget, PriceRule, Prices
-from reaper.policy.send_window import checked_send
 from reaper.policy.values import (
     Addressees,
     CalendarNames,
@@ -43,6 +42,8 @@ from reaper.policy.yaml_lines import KeyPath
 
 MAX_RULES = 500
 """A sweep checks every resource against every rule, and `policy check` every rule against those above it."""
+MIN_WINDOW = 60
+"""Minutes a day in which notices go out. Schedules aren't exact to the minute, so a sweep could miss anything shorter."""
 
 
 class OfficeHours(Section):
@@ -199,6 +200,13 @@ class Owners(Section):
     )
 
 
+def _checked_send(text: str) -> str:
+    hours = office_hours.parse_hours(text, "UTC")
+    if hours.end - hours.start < MIN_WINDOW:
+        raise ValueError("expected an hour or more on each day, such as `mon-fri 09:00-17:00`, because a sweep could miss less")
+    return text
+
+
 class Notices(Section):
     """When messages are sent."""
 
@@ -206,7 +214,7 @@ class Notices(Section):
         False,
         description="whether admins get a mail about each past month: what was saved, what is still idle, and what comes next",
     )
-    send: Annotated[str, AfterValidator(checked_send)] | None = Field(
+    send: Annotated[str, AfterValidator(_checked_send)] | None = Field(
         None,
         description="when first notices, reminders and summaries of office hours are sent. Default: at any time",
         examples=["mon-fri 09:00-17:00"],
@@ -285,6 +293,12 @@ class Policy(Section):
     _known_terms: dict[Any, Any] = PrivateAttr(default_factory=dict)
 
     @property
+    def send_hours(self) -> Hours | None:
+        """When notices go out; None if they go out at any time."""
+        send, tz = self.notices.send, self.notices.tz or self.owners.tz
+        return office_hours.parse_hours(send, tz) if send else None
+
+    @property
     def resolved(self) -> Mapping[str, Calendar]:
         """The calendars as this run has read them, by name. One that isn't there wasn't read, and counts as unreadable."""
         return self._resolved
@@ -297,7 +311,7 @@ class Policy(Section):
 
     @property
     def known_terms(self) -> dict[Any, Any]:
-        """What `calendar_terms` has computed from these calendars."""
+        """What `rule_calendars` has computed from these calendars."""
         return self._known_terms
 
     @model_validator(mode="after")

@@ -12,9 +12,9 @@ from difflib import get_close_matches
 from functools import lru_cache
 
 from reaper import duration
-from reaper.calendars.terms import Hours
+from reaper.calendars import office_hours
+from reaper.calendars.office_hours import Hours
 from reaper.model import Ceiling
-from reaper.policy import office_hours
 from reaper.text import shorten
 
 TAG_PREFIX = "reaper:"

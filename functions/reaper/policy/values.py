@@ -13,8 +13,8 @@ from annotated_types import MinLen
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, WithJsonSchema
 
 from reaper import duration
+from reaper.calendars import office_hours
 from reaper.notices.message import is_plain_address
-from reaper.policy import office_hours
 from reaper.policy.tags import MIN_IDLE_AFTER
 
 ADMINS, TAG_ADDRESSEE = "admins", "tag:"

@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from difflib import get_close_matches
 
+from reaper.calendars import office_hours
 from reaper.case import Evidence, Price, wanted_actions
 from reaper.duration import format_duration
 from reaper.finding import Finding, FinishedRun, Report
 from reaper.ledger.rows import HistoryEntry
 from reaper.model import Ceiling, Confidence, NextAction, Role, State, StepName
 from reaper.pending import lookup
-from reaper.policy import office_hours, rules
+from reaper.policy import rules
 from reaper.policy.schema import Policy
 from reaper.policy.tags import TAG_PREFIX
 from reaper.record import NO_RECORD, NO_SNOOZES, Notice, Record, Snooze, last_notice_at

@@ -13,10 +13,10 @@ from math import isfinite
 from typing import Any
 
 from reaper import duration
+from reaper.calendars import office_hours
 from reaper.case import Evidence, Price
 from reaper.finding import Finding, Report
 from reaper.model import NextAction, Rule
-from reaper.policy import office_hours
 from reaper.record import NO_RECORD
 from reaper.savings.totals import Saved
 

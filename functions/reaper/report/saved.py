@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AliasPath, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from reaper.calendars.terms import Freeze
+from reaper.calendars.freezes import Freeze
 from reaper.case import Coverage, Evidence, Owner, Price
 from reaper.errors import SettingsError
 from reaper.model import NextAction, Status

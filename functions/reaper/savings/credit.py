@@ -1,7 +1,7 @@
 """How one saving is counted from look to look. Pure.
 
 A saving begins with an action of the reaper's, or with a stop that a notice prompted. Time is credited between two complete looks if both show
-the resource at rest (gone, stopped, or idle with no more than the action left) and no person changed it between them. So its rate stays that of
+the resource at rest (gone, stopped, or idle with no more than the action left) and no person changed or deleted it between them. So its rate stays that of
 the action: the list price before it, without what the action left. What can't be proven isn't credited.
 """
 
@@ -55,7 +55,7 @@ class Saving:
     """A saving that still runs, or, while it `is_waiting`, one that begins if its owner stops the resource after the notice of `at`.
 
     `rate`: what it saves an hour, with the source and date of the price; None if that is unknown. `parts_left`: what the action left.
-    `called_at`: the reaper's last call to the resource. `looked_at`: up to when it is counted, in whole seconds. `resting`: whether the resource
+    `deletes`: whether the action deletes it, so that no person can. `called_at`: the reaper's last call to the resource. `looked_at`: up to when it is counted, in whole seconds. `resting`: whether the resource
     was at rest then.
     """
 
@@ -66,6 +66,7 @@ class Saving:
     ends_at: datetime
     rate: Price | None
     parts_left: Parts = ()
+    deletes: bool = False
     called_at: datetime
     looked_at: datetime
     resting: bool = True
@@ -209,7 +210,9 @@ def _count_look(saving: Saving, look: Look) -> Counted:
     case, called_at, own_call_at = look.case, look.record.called_at, _own_call_at(saving, look)
     known = replace(saving, called_at=max(saving.called_at, called_at or saving.called_at))
     if case is None:
-        return _counted_on(known, look)
+        act = look.record.act if look.record.act and look.record.act.at >= saving.at else None
+        is_ours = saving.deletes or (act is not None and act.action is StepName.DELETE and act.result is Result.DONE)
+        return _counted_on(known, look) if is_ours else (None, None)
     changed_at = case.resource.changed
     is_changed = changed_at is not None and changed_at > max(own_call_at + STOPPING_FOR, saving.looked_at)
     # Some kinds note a change whenever a job comes and goes: it is none if its shape is that of the last look.
@@ -274,8 +277,7 @@ def _is_young_by_reaper(case: Case, own_call_at: datetime, now: datetime) -> boo
 
 def _is_within(parts: tuple[BilledPart, ...], left: Parts) -> bool:
     """Whether no more is paid for than `left`."""
-    more = _counts(parts)
-    return left is not None and all(number <= _counts(left)[part] for part, number in more.items())
+    return left is not None and _counts(parts) <= _counts(left)
 
 
 def _counts(parts: tuple[BilledPart, ...]) -> Counter[tuple[str, str]]:

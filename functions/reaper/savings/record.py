@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from reaper import registry
@@ -120,7 +120,7 @@ def _begun(findings: Sequence[Finding], sweep: Sweep) -> Iterator[Saving]:
         if kind and is_done(finding) and action in kind.actions:
             parts_left = kind.parts_after(finding.case.resource, action)
             if saving := credit.begin_saving(finding, parts_left, sweep.tag_keys, sweep.horizon):
-                yield saving
+                yield replace(saving, deletes=kind.actions[action].deletes)
 
 
 def _cases_by_id(findings: Sequence[Finding], sweep: Sweep) -> dict[str, Case]:

@@ -11,7 +11,7 @@ from datetime import datetime
 from hashlib import sha256
 
 from reaper import handover
-from reaper.calendars.terms import Calendar
+from reaper.calendars.calendar import Calendar
 from reaper.errors import CloudError, ReaperError, Reason
 from reaper.ledger.rows import adapter, parse_document
 from reaper.model import Account, Run, Target

@@ -13,7 +13,7 @@ from on_aws.actions import deployment as wired
 from on_aws.actions.deployment import COMPONENT, ENDPOINT, AwsDeployment, announced, finding, later, on_call
 from on_aws.actions.stage import Barred, Stage
 from on_aws.conftest import DAY, NOW
-from reaper.calendars.terms import Calendar
+from reaper.calendars.calendar import Calendar
 from reaper.model import Result, State, StepName
 from reaper.notices.message import Audience
 from reaper.policy.file import load_policy

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reaper.calendars.terms import Hours
-from reaper.policy import office_hours
+from reaper.calendars import office_hours
+from reaper.calendars.office_hours import Hours
 
 SECOND, MINUTE, DAY = timedelta(seconds=1), timedelta(minutes=1), timedelta(days=1)
 

@@ -8,17 +8,14 @@ Days are local dates; hours that touch (`mon-tue 00:00-24:00`) don't close in be
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
-from reaper.calendars.terms import Hours
+from reaper.calendars.freezes import Stretch
 from reaper.text import did_you_mean, short_repr
-
-Stretch = tuple[datetime, datetime]
-"""From the first open instant to the first closed one, in UTC."""
 
 DAY, SECOND = timedelta(days=1), timedelta(seconds=1)
 MIDNIGHT = 24 * 60
@@ -26,11 +23,34 @@ ALWAYS, NEVER = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UT
 SEARCH_RANGE = 22 * DAY
 """The search range each way: a weekly day may be missing once, if a clock change swallows its hours or the whole date."""
 DAYS_OFF_RANGE = 60 * DAY
-"""How much further to search if days are off: rules carry them for that time around the run (`calendar_terms`)."""
+"""How much further to search if days are off: rules carry them for that time around the run (`rule_calendars`)."""
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 EXPECTED_HOURS = "days and times such as `mon-fri 07:00-21:00`"
 _HOURS_PATTERN = re.compile(r"([a-z,-]+)\s+([0-2]?\d):([0-5]\d)\s*-\s*([0-2]?\d):([0-5]\d)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hours:
+    """Office hours: on these weekdays (Monday 0) from `start` to `end`, minutes after midnight, in the IANA zone `tz`.
+
+    `restart`: which resources are started when they begin, `ours` or `all`. `force`: busy resources are stopped too. `override`: how long a
+    manual start outside them is respected. `by_rule`: the policy's rule asks for them, and for this kind. Otherwise they only protect it
+    inside office hours, and neither shorten nor force anything. `also`: further hours in which it is open, too; only their times count.
+    `calendars`: the names of the calendars whose days off are closed all day, and `days_off` those near the run, as local dates.
+    """
+
+    days: frozenset[int]
+    start: int
+    end: int
+    tz: str
+    restart: str = "ours"
+    force: bool = False
+    override: timedelta = timedelta(hours=4)
+    by_rule: bool = True
+    also: Hours | None = None
+    calendars: tuple[str, ...] = ()
+    days_off: frozenset[date] = frozenset()
 
 
 def parse_hours(on: str, tz: str) -> Hours:
@@ -43,16 +63,50 @@ def parse_hours(on: str, tz: str) -> Hours:
         raise ValueError(
             f"{short_repr(on)}: expected a start before an end at 24:00 at the latest; hours over midnight aren't possible, so end them at 24:00"
         )
-    return Hours(days=_parse_days(match[1].lower()), start=start, end=end, tz=time_zone(tz).key)
+    return Hours(days=parse_days(match[1].lower()), start=start, end=end, tz=time_zone(tz).key)
 
 
-def joined_hours(hours: Hours, others: Hours) -> Hours:
-    """Hours that are open whenever either of them is, and otherwise as `hours`."""
-    if _covers(hours, others):
-        return hours
-    if _covers(others, hours):
-        return replace(hours, days=others.days, start=others.start, end=others.end, days_off=others.days_off)
-    return replace(hours, also=others)
+def protecting(hours: Hours) -> Hours:
+    """The hours as a mere protection: nothing is forced, started or judged sooner because of them."""
+    return replace(hours, restart="ours", force=False, by_rule=False)
+
+
+def with_tag_hours(hours: Hours | None, of_tag: Hours | None, *, may_narrow: bool) -> Hours | None:
+    """The tag sets the times, the rule what happens outside them. If the rule has no hours, a tag's hours only protect.
+
+    A rule with `force` stops what is in use, and a tag must not make that happen sooner: the rule's own hours stay open, too, unless it says
+    that tags `may_narrow` them.
+    """
+    if hours is None or of_tag is None:
+        return protecting(of_tag) if of_tag else hours
+    chosen = replace(hours, days=of_tag.days, start=of_tag.start, end=of_tag.end, tz=of_tag.tz, also=of_tag.also)
+    if not hours.force or may_narrow or _covers(chosen, hours):
+        return chosen
+    if _covers(hours, chosen):
+        return replace(chosen, days=hours.days, start=hours.start, end=hours.end, days_off=hours.days_off)
+    return replace(chosen, also=hours)
+
+
+def gentlest(of_rules: Sequence[Hours | None], now: datetime) -> Hours | None:
+    """Any hours protect: the first that are open now, else the first. They stop, force and have days off only as all rules say."""
+    present = [hours for hours in of_rules if hours]
+    if not present:
+        return None
+    is_shared = len(present) == len(of_rules)
+    days_off = frozenset.intersection(*(hours.days_off for hours in present)) if is_shared else frozenset()
+    named = set.intersection(*(set(hours.calendars) for hours in present)) if is_shared else set()
+    present = [
+        replace(each, days_off=days_off, calendars=tuple(name for name in each.calendars if name in named)) for each in present
+    ]
+    chosen = next((hours for hours in present if is_open(hours, now)), present[0])
+    is_shared = is_shared and len({(each.days, each.start, each.end, each.tz) for each in present}) == 1
+    return replace(
+        chosen,
+        restart="all" if is_shared and all(hours.restart == "all" for hours in present) else "ours",
+        force=is_shared and all(hours.force for hours in present),
+        override=max(hours.override for hours in present),
+        by_rule=is_shared,
+    )
 
 
 def _covers(wide: Hours, narrow: Hours) -> bool:
@@ -123,6 +177,11 @@ def next_close(hours: Hours, at: datetime) -> datetime | None:
 def next_open(hours: Hours, at: datetime) -> datetime | None:
     """The first opening after `at`. None if the hours never close."""
     return min((start for start, _ in _nearby_stretches(hours, at) if start > _to_utc(at)), default=None)
+
+
+def opens_at(hours: Hours | None, at: datetime) -> datetime | None:
+    """When they open next; None if they are open at `at`, or if there are none."""
+    return next_open(hours, at) if hours and not is_open(hours, at) else None
 
 
 def is_same_day(hours: Hours, a: datetime, b: datetime) -> bool:
@@ -198,7 +257,8 @@ def _to_utc(at: datetime) -> datetime:
     return at.astimezone(UTC)
 
 
-def _parse_days(text: str) -> frozenset[int]:
+def parse_days(text: str) -> frozenset[int]:
+    """The weekdays (Monday 0) of a list such as `mon-wed,sat`. Raises ValueError if there are others in it."""
     days: set[int] = set()
     for part in text.split(","):
         first, _, last = part.partition("-")

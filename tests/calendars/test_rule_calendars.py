@@ -14,11 +14,14 @@ from hypothesis import strategies as st
 from fakes.builders import DAY, NOW, resource
 from fakes.read_calendars import calendar, days_of, frozen, unreadable
 from reaper import registry
-from reaper.calendars.terms import BusinessDays, Calendar, Hours
+from reaper.calendars import office_hours
+from reaper.calendars.calendar import Calendar
+from reaper.calendars.freezes import BusinessDays
+from reaper.calendars.office_hours import Hours
 from reaper.errors import PolicyError
 from reaper.model import Rule
 from reaper.planning.dates import hours_digest
-from reaper.policy import lint, office_hours
+from reaper.policy import lint
 from reaper.policy.parse import parse_policy
 from reaper.policy.rules import effective_rule
 from reaper.policy.schema import Policy

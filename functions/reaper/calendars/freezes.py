@@ -1,4 +1,4 @@
-"""How freezes and business days move a date: a length is added over unfrozen time alone, business days are counted. Pure.
+"""Freezes and business days, and how they move a date: a length is added over unfrozen time alone, business days are counted. Pure.
 
 Freezes are in order and without overlaps, as `merged` returns them. A moment at the end of a freeze isn't frozen.
 """
@@ -7,15 +7,39 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime, time, timedelta
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
-
-from reaper.calendars.terms import BusinessDays, Freeze
 
 DAY, MOMENT = timedelta(days=1), timedelta(microseconds=1)
 AND = " and "
 MAX_DAYS = 732
 """Business days are sought for that long: a calendar may have none left."""
+Stretch = tuple[datetime, datetime]
+"""From its first instant to before its end, in UTC."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Freeze:
+    """A stretch from `start` until before `end` (UTC) in which nothing is stopped or deleted, and the calendar that says so."""
+
+    calendar: str
+    start: datetime
+    end: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BusinessDays:
+    """A grace of `count` business days: the days in the zone `tz` that are neither in `weekend` (Monday 0) nor days off of `calendar`.
+
+    `days_off`: those near the run, as local dates.
+    """
+
+    count: int
+    calendar: str
+    tz: str
+    weekend: frozenset[int] = frozenset({5, 6})
+    days_off: frozenset[date] = frozenset()
 
 
 def merged(freezes: Iterable[Freeze]) -> tuple[Freeze, ...]:
@@ -67,3 +91,16 @@ def add_business_days(start: datetime, business: BusinessDays, freezes: Sequence
         left -= not (is_off or any(freeze.start < end for freeze in _not_over(freezes, begin)[:1]))
     wall = datetime.combine(day, local.time())
     return max(wall.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1))
+
+
+def most_business_days(graces: Sequence[BusinessDays]) -> BusinessDays | None:
+    """The most of them, and only days that are business days in all. If their zones differ, a date may be the next one elsewhere."""
+    if not graces:
+        return None
+    return replace(
+        graces[0],
+        count=max(grace.count for grace in graces) + (len({grace.tz for grace in graces}) > 1),
+        calendar=AND.join(dict.fromkeys(grace.calendar for grace in graces)),
+        weekend=frozenset.union(*(grace.weekend for grace in graces)),
+        days_off=frozenset.union(*(grace.days_off for grace in graces)),
+    )

@@ -1,15 +1,17 @@
-"""The policy's calendars: where each is read from, its zone and its weekend. Pure; `reaper.calendars` reads them."""
+"""A calendar: as the policy writes it, with its source, zone and weekend, and as one run has read it. Pure; `resolve` reads it."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Annotated, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
 from reaper.calendars import holidays
-from reaper.policy.office_hours import parse_hours
+from reaper.calendars.freezes import Stretch
+from reaper.calendars.office_hours import parse_days
 from reaper.policy.values import Section, Words, Zone
 
 LONGEST = timedelta(days=731)
@@ -18,6 +20,22 @@ SOURCES = ("dates", "ics", "country", "change_calendar")
 _DAY = r"\d{4}-\d\d-\d\d"
 _WORD = "[A-Za-z0-9][A-Za-z0-9_-]{0,39}"
 _RANGE = rf"{_DAY}(\s*/\s*{_DAY})?"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calendar:
+    """`days`: the local dates in the zone `tz` that it names as a whole. `stretches`: all that it names, such days too, in order and
+    without overlaps. `weekend`: weekdays (Monday 0) that are no business days.
+
+    `unreadable_because`: why nothing of it may be relied on: it couldn't be read, has no entries, or is past its last one.
+    """
+
+    name: str
+    tz: str
+    days: frozenset[date] = frozenset()
+    stretches: tuple[Stretch, ...] = ()
+    weekend: frozenset[int] = frozenset({5, 6})
+    unreadable_because: str | None = None
 
 
 def _parse_range(value: object) -> tuple[date, date]:
@@ -36,7 +54,7 @@ def _parse_range(value: object) -> tuple[date, date]:
 
 def _parse_weekend(value: object) -> object:
     try:
-        return parse_hours(f"{value} 00:00-24:00", "UTC").days if isinstance(value, str) else value
+        return parse_days(value.strip().lower()) if isinstance(value, str) else value
     except ValueError as error:
         raise ValueError("expected days such as sat,sun or fri-sat") from error
 

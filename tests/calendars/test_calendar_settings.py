@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 import jsonschema
 import pytest
 
+from reaper.calendars.calendar import Calendar
 from reaper.calendars.resolve import with_calendars
-from reaper.calendars.terms import Calendar
 from reaper.errors import PolicyError
 from reaper.policy.lint import lint_policy
 from reaper.policy.parse import parse_policy

@@ -10,8 +10,8 @@ from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, NamedTuple
 
-from reaper.calendars.adding import add_length, merged
-from reaper.calendars.terms import BusinessDays, Calendar, Freeze
+from reaper.calendars.calendar import Calendar
+from reaper.calendars.freezes import BusinessDays, Freeze, add_length, merged
 from reaper.model import Rule
 from reaper.policy.schema import Policy, RuleSpec
 from reaper.policy.values import BusinessDayCount
