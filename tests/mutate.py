@@ -75,10 +75,9 @@ TESTS = {
     "limits.acted": ["test_days_of_sweeps", "test_act"],
     "limits.holds": ["pending/test_holds", "test_breaker", "test_limits", "test_account_limits"],
     "acting.executor": ACTS,
-    "acting.recheck": ACTS,
+    "acting.look": ACTS,
     "act": ACTS,
     "decide": ["test_decide", "test_limits", "test_invariants"],
-    "pending.intents": ACTS,
     "pending.unfinished": ACTS,
 }
 EXAMPLES = 50

@@ -208,7 +208,7 @@ def test_what_a_noun_replaced_is_gone(gone: set[str]):
 PLANNING = {module for module in MODULES if module == "reaper.plan" or module.startswith("reaper.planning.")}
 MAY_PLAN = {
     "reaper.decide": "where each resource stands, once a run",
-    "reaper.acting.recheck": "the look right before an action",
+    "reaper.acting.look": "the look right before an action",
     "reaper.notices.sending": "the outbox: what an accepted message changes",
     "reaper.pending.unfinished": "what earlier runs left, for decide",
     "reaper.limits.applying": "the next function over findings",
