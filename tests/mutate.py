@@ -56,7 +56,7 @@ ACTS = [
         "acting/test_crash",
         "acting/test_acting_rules",
     ),
-    *("test_act", "test_limits", "test_invariants"),
+    *("pending/test_intents", "test_act", "test_limits", "test_invariants"),
 ]
 TESTS = {
     "judge": ["test_judge", "test_invariants"],

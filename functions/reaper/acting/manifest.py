@@ -53,7 +53,7 @@ class Archive:
         name = f"{_day(manifest.at)}/{manifest.run}/{digest_of(manifest.id)}-{manifest.action}-{version}.json"
         text = manifest_json(manifest)
         if parse_manifest(text, name).undo_state != manifest.undo_state:
-            raise CloudError(Reason.UNREADABLE, OPERATION, "what undoing needs holds more than JSON can say")
+            raise CloudError(Reason.UNREADABLE, OPERATION, "the state to undo it with holds more than JSON can say")
         return ManifestReference(address=self.store.write(self.place, name, text), sha256=_sha256(text))
 
     def addresses_of_run(self, run: str) -> list[str]:
