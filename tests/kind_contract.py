@@ -9,8 +9,8 @@ from typing import Any
 
 from fakes.sweeps import SweepOrder, sweep
 from reaper import registry
-from reaper.acting.contract import ActionResult, Permit, UndoResult
-from reaper.finding import Report
+from reaper.acting.contract import Permit, UndoResult
+from reaper.finding import Outcome, Report
 from reaper.kind import Kind
 from reaper.model import Resource
 from reaper.policy.parse import parse_policy
@@ -27,7 +27,7 @@ ODD: dict[str, Any] = {"missing": MISSING, "null": None, "number": 5, "empty": [
 class Act:
     """An action that is ready but for its calls; its undo; and what puts another one of the same name in the resource's place."""
 
-    perform: Callable[[Permit], ActionResult]
+    perform: Callable[[Permit], Outcome]
     undo: Callable[[], UndoResult]
     renew: Callable[[], object]
 

@@ -196,9 +196,14 @@ GONE_FOR_FINDING = {
     *("announced_by_mail", "with_memory", "action_at", "following_action"),
 }
 """What a finding replaced. Its fields say where a resource stands, and nothing asks that again."""
+GONE_FOR_OUTCOME = {
+    *("ActionResult", "LeftBehind", "StoredManifest", "stored_manifest", "no_side_changes", "nothing_to_put_back"),
+    *("intents", "recheck", "interruption", "ids_with_hosts", "write_choices", "resource_keys"),
+}
+"""What an outcome of acting, the look and the executor replaced."""
 
 
-@pytest.mark.parametrize("gone", [GONE_FOR_RECORD, GONE_FOR_FINDING], ids=["record", "finding"])
+@pytest.mark.parametrize("gone", [GONE_FOR_RECORD, GONE_FOR_FINDING, GONE_FOR_OUTCOME], ids=["record", "finding", "outcome"])
 def test_what_a_noun_replaced_is_gone(gone: set[str]):
     named = {getattr(node, "name", getattr(node, "id", None)) for path in PRODUCT for node in nodes(path)}
     assert {"Record", "Finding", "FORMAT"} <= named
@@ -208,7 +213,7 @@ def test_what_a_noun_replaced_is_gone(gone: set[str]):
 PLANNING = {module for module in MODULES if re.fullmatch(r"reaper\.(plan|stand|planning\.\w+)", module)}
 MAY_PLAN = {
     "reaper.decide": "where each resource stands, once a run",
-    "reaper.acting.recheck": "the look right before an action",
+    "reaper.acting.look": "the look right before an action",
     "reaper.notices.sending": "the outbox: what an accepted message changes",
     "reaper.pending.unfinished": "what earlier runs left, for decide",
     "reaper.limits.applying": "the next function over findings",

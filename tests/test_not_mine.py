@@ -17,7 +17,7 @@ from fakes.snooze_requests import KEYS, desk
 from reaper.errors import CloudError, Reason
 from reaper.finding import Report
 from reaper.ledger.forget import forget_address
-from reaper.ledger.store import Category
+from reaper.ledger.rows import Category
 from reaper.model import AnnouncedAction, Mode, Result, State, StepName
 from reaper.notices.message import Audience, Message
 from reaper.report import explain

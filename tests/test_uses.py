@@ -19,7 +19,7 @@ from reaper import registry
 from reaper.assess import assess
 from reaper.evidence import is_recent
 from reaper.kind import Kind
-from reaper.ledger.unreached import read_hints
+from reaper.ledger.runs import read_hints
 from reaper.limits import holds
 from reaper.limits.breaker import count_places, places_with_known_share
 from reaper.limits.holds import PlaceCount

@@ -1,7 +1,7 @@
 """Phase 3: carries out what was decided for one target, the most expensive first. Loaded in mode enforce only.
 
 What an earlier run left half done is put back first. Right before each action its resource is read, judged and planned again
-(`acting.recheck`). `acting.executor` sets the order of writes. If one action fails, the next one is still carried out; one that the cloud
+(`acting.look`). `acting.executor` sets the order of writes. If one action fails, the next one is still carried out; one that the cloud
 throttled is tried once more after all others.
 """
 
@@ -11,9 +11,8 @@ from collections import Counter
 from collections.abc import Iterable
 
 from reaper import __version__, handover
-from reaper.acting.executor import execute
-from reaper.acting.interruption import settle_interrupted
-from reaper.acting.task import ActContext
+from reaper.acting.executor import execute, settle_interrupted
+from reaper.acting.look import ActContext
 from reaper.case import Coverage
 from reaper.coverage import failure_row
 from reaper.finding import Finding, Outcome, is_action

@@ -20,11 +20,10 @@ from reaper.coverage import add_failure_row, failure_row
 from reaper.errors import ReaperError, SettingsError
 from reaper.finding import PLANNED, Finding, Outcome, Report, Step, follow_up, is_action, judged_case, left_alone
 from reaper.handover import Acted, Decided, Observed
-from reaper.ledger.lease import RunLeases
 from reaper.ledger.ledger import RETENTION, Ledger
 from reaper.ledger.opening import ensure_format
 from reaper.ledger.rows import remembered_ids
-from reaper.ledger.unreached import DOUBTED_ROW, UNREACHED_ROW, record_doubted, record_unreached
+from reaper.ledger.runs import DOUBTED_ROW, UNREACHED_ROW, RunLeases, record_doubted, record_unreached
 from reaper.limits.breaker import record_statistics
 from reaper.model import NOTICES, Result, Run, State, StepName
 from reaper.notices.channels import delivery
@@ -47,9 +46,7 @@ from reaper.notices.sending import (
     unsent_notices_rows,
 )
 from reaper.notices.summary_mail import send_admin_summary
-from reaper.pending import intents
-from reaper.pending.intents import own_outcome
-from reaper.pending.unfinished import Unfinished, untold_finding
+from reaper.pending.unfinished import Unfinished, own_outcome, untold_finding
 from reaper.record import Record, act_of, is_interrupted, snoozed_because
 from reaper.report.run_report import finding_key, join_findings, run_coverage, run_report, with_record
 from reaper.savings.record import Sweep, record_savings
@@ -171,7 +168,7 @@ def _begun_round(
         rows=rows,
     )
     try:
-        recalled = leases.ledger.recall(intents.ids_with_hosts(f.case for f in known.values()), context.clock())
+        recalled = leases.ledger.recall(remembered_ids(*(f.case.resource for f in known.values())), context.clock())
     except ReaperError as error:
         failed = Outcome(result=Result.FAILED, error=f"{NOT_NOTIFIED}{error}")
         notices = {id_: replace(f, outcome=failed) for id_, f in mails.findings.items() if f.step.name in NOTICES}
@@ -328,7 +325,7 @@ def _with_records(findings: list[Finding], decided: Decided, context: ConcludeCo
     if context.ledger is None:
         return findings
     try:
-        recalled = context.ledger.recall(intents.ids_with_hosts([f.case for f in decided.findings]), context.clock())
+        recalled = context.ledger.recall(remembered_ids(*(f.case.resource for f in decided.findings)), context.clock())
     except ReaperError as error:
         add_failure_row(rows, failure_row("ledger", error))
         return findings

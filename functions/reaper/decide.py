@@ -20,17 +20,16 @@ from reaper.coverage import NOT_REACHED, RUNS, SKIPPED, add_failure_row, failure
 from reaper.errors import CloudError, ReaperError
 from reaper.finding import Finding, Step, finding_of, is_action
 from reaper.handover import Decided, Observed
-from reaper.ledger.lease import RunLeases
 from reaper.ledger.ledger import Ledger
 from reaper.ledger.opening import FORMAT_ROW, ensure_format
 from reaper.ledger.rows import NamedRow, Recalled, comparable_id, remembered_ids
+from reaper.ledger.runs import RunLeases
 from reaper.limits import applying, breaker, holds
 from reaper.limits.applying import Known, Swept
 from reaper.limits.breaker import PlaceCounts
 from reaper.limits.holds import Breaker, KindInTarget, PlaceCount, RunScope
 from reaper.model import ACTIONS, ENDING_ACTIONS, Mode, Run, State, Status, StepName, Target
-from reaper.pending import lost, plan_file, unfinished
-from reaper.pending.lost import StoredManifest
+from reaper.pending import plan_file, unfinished
 from reaper.pending.plan_file import PlanFile
 from reaper.pending.recall import (
     open_targets_in,
@@ -83,7 +82,7 @@ class DecideContext:
 class _Phase:
     """What every part of this phase shares. `ledger` is None if it can't be used, `leases` in an audit. Failures are added to `failures`.
 
-    `opens_at`: when notices go out next; None if they go out now. `stored`: the manifests of the last days, if this run acts. None if they
+    `opens_at`: when notices go out next; None if they go out now. `stored`: the addresses of the manifests of the last days, if this run acts. None if they
     couldn't be listed: then nothing is stopped or deleted. `open_targets`: those that may have an unfinished action, as in `open_row`.
     """
 
@@ -94,7 +93,7 @@ class _Phase:
     leases: RunLeases | None
     failures: list[Coverage]
     opens_at: datetime | None = None
-    stored: Sequence[StoredManifest] | None = ()
+    stored: Sequence[str] | None = ()
     open_targets: frozenset[Target] = frozenset()
     open_row: NamedRow | None = None
 
@@ -276,7 +275,7 @@ def _finding_of_case(case: Case, recalled: Recalled, phase: _Phase) -> Finding:
     record = recalled.record(case.resource.id)
     finding = stand(View(case=case, now=phase.now, record=record, snoozes=snoozes, announces=phase.announces))
     records = map(recalled.record, remembered_ids(case.resource))
-    because = next(filter(None, (lost.half_done_because(record, phase.run.id) for record in records)), None)
+    because = next(filter(None, (unfinished.half_done_because(record, phase.run.id) for record in records)), None)
     because = because or (UNLISTED if phase.stored is None and finding.step.name in ENDING_ACTIONS else None)
     if because is None:
         return finding

@@ -242,6 +242,11 @@ def left_stopped(record: Record) -> Record:
     return replace(record, notice=None, act=replace(record.act, told_at=None, because=because))
 
 
+def is_same_intent(record: Record, act: Act) -> bool:
+    """Whether the record has that very intent."""
+    return record.act is not None and (record.act.run, record.act.action) == (act.run, act.action)
+
+
 def is_unfinished(record: Record, run: str | None = None) -> bool:
     """Whether a run other than `run` began an action whose result is unknown."""
     return record.act is not None and record.act.result is None and record.act.run != run

@@ -28,13 +28,13 @@ from reaper.sessions import list_all_accounts, open_account, open_accounts, sess
 from reaper.settings import Settings
 
 if TYPE_CHECKING:
+    from reaper.acting.look import ActContext
     from reaper.acting.manifest import Archive
-    from reaper.acting.task import ActContext
     from reaper.calendars.resolve import FreshFreezes
     from reaper.decide import DecideContext
     from reaper.handover import Acted, Decided, Observed
-    from reaper.ledger.lease import RunLeases
     from reaper.ledger.ledger import Ledger
+    from reaper.ledger.runs import RunLeases
     from reaper.model import Target
     from reaper.notices.context import ConcludeContext
     from reaper.observe import ObserveContext
@@ -266,7 +266,7 @@ def act_context(
 
     `policy_sha256`: the hash of the policy as it is now. If it has changed since the run began, act refuses everything.
     """
-    from reaper.acting.task import ActContext
+    from reaper.acting.look import ActContext
 
     return ActContext(
         session=session,
@@ -317,7 +317,7 @@ def _read_hints(
 
     If the ledger fails, neither matters: that is reported when it is needed.
     """
-    from reaper.ledger.unreached import read_hints
+    from reaper.ledger.runs import read_hints
 
     try:
         return read_hints(ledger) if ledger and settings.mode.writes else (frozenset(), frozenset())

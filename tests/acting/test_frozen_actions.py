@@ -12,9 +12,10 @@ import pytest
 from fakes.builders import DAY, HOUR, NOW
 from fakes.fake_cloud import ACTS, STARTABLE, FakeResource, FakeSession
 from fakes.fake_deployment import POLICY, FakeDeployment, finding_of, policy
-from reaper.acting.contract import ActionResult, Manifest, Permit
+from reaper.acting.contract import Manifest, Permit
 from reaper.calendars.calendar import Calendar
 from reaper.calendars.resolve import FreshFreezes, with_calendars
+from reaper.finding import Outcome
 from reaper.model import Resource, Result, StepName
 from reaper.report import summary
 
@@ -159,7 +160,7 @@ def test_freezes_are_read_again_once_they_are_a_minute_old(tmp_path: Path, secon
 def test_freezes_are_read_again_after_a_wait(tmp_path: Path):
     deployment = due_under_a_file(tmp_path, "churn")
 
-    def waiting(session: FakeSession, resource: Resource, manifest: Manifest, permit: Permit) -> ActionResult:
+    def waiting(session: FakeSession, resource: Resource, manifest: Manifest, permit: Permit) -> Outcome:
         deployment.now += timedelta(seconds=30)
         write_freeze(tmp_path, deployment.now)
         permit.after_wait()

@@ -17,9 +17,9 @@ from fakes.memory_ledger import InMemoryLedger
 from reaper.acting import restore
 from reaper.acting.contract import Manifest, UndoResult
 from reaper.errors import CloudError, Reason, SettingsError
-from reaper.ledger.store import Key, Row
+from reaper.ledger.rows import Key, Row
 from reaper.model import Mode, StepName
-from reaper.pending import lost
+from reaper.pending.unfinished import digest_of, record_known
 
 Rows = dict[Key, Row]
 
@@ -134,10 +134,10 @@ def test_an_action_that_is_refused_in_every_sweep_is_no_lost_action():
     deployment.now += 3 * DAY
     for n in range(300):
         run, now = f"run-{n}", deployment.now - DAY + n * timedelta(minutes=5)
-        deployment.store.texts[
-            f"s3://manifests/{now:%Y-%m-%d}/{run}/{lost.digest_of(deployment.cloud.id('churn'))}-stop-1.json"
-        ] = "{}"
-        lost.record_known(deployment.ledger, deployment.cloud.id("churn"), run, now, "about to be stopped")
+        deployment.store.texts[f"s3://manifests/{now:%Y-%m-%d}/{run}/{digest_of(deployment.cloud.id('churn'))}-stop-1.json"] = (
+            "{}"
+        )
+        record_known(deployment.ledger, deployment.cloud.id("churn"), run, now, "about to be stopped")
     assert failures(deployment) == []
 
 

@@ -9,10 +9,10 @@ import pytest
 from fakes.builders import NOW, TARGET
 from fakes.memory_ledger import InMemoryLedger
 from fakes.records import an_act
-from reaper.acting.permit import CallPermit
+from reaper.acting.executor import take_back_intent
+from reaper.acting.look import CallPermit
 from reaper.errors import ActionWithdrawn
 from reaper.model import Resource, StepName
-from reaper.pending import intents
 from reaper.record import NO_SNOOZES, Act, ManifestReference, Record, before_action
 
 RESOURCE = Resource(kind="yard", id="id-1", name="churn", target=TARGET, region="", created=NOW)
@@ -39,7 +39,6 @@ def permit_of(act: Act, ledger: InMemoryLedger) -> CallPermit:
         clock=lambda: NOW,
         read=lambda: RESOURCE,
         look_again=lambda now: None,
-        require_lease=lambda: None,
     )
 
 
@@ -48,7 +47,7 @@ def test_the_slower_twin_leaves_the_intent_of_the_faster_one_alone():
     faster, is_written = intent_at(ledger, 0)
     slower, is_written_twice = intent_at(ledger, 1)
     assert (is_written, is_written_twice) == (True, False)
-    intents.take_back_intent(ledger, slower, Record(), NOW, gone=False)
+    take_back_intent(ledger, slower, Record(), NOW, gone=False)
     record = ledger.record(RESOURCE.id, NOW)
     assert (record.act.action, record.act.run) == (StepName.STOP, "run-1")
     permit = permit_of(faster, ledger)
@@ -60,7 +59,7 @@ def test_the_slower_twin_leaves_the_intent_of_the_faster_one_alone():
 def test_an_intent_that_led_to_no_call_is_taken_back():
     ledger = InMemoryLedger()
     own, _ = intent_at(ledger, 0)
-    intents.take_back_intent(ledger, own, Record(), NOW, gone=False)
+    take_back_intent(ledger, own, Record(), NOW, gone=False)
     assert ledger.record(RESOURCE.id, NOW).act is None
     with pytest.raises(ActionWithdrawn), permit_of(own, ledger)():
         pass

@@ -18,7 +18,6 @@ from typing import Any
 from fakes.builders import DAY, HOUR, NOW, TARGET
 from reaper.acting.contract import (
     ActionFunctions,
-    ActionResult,
     Earlier,
     HalfDone,
     Manifest,
@@ -26,11 +25,13 @@ from reaper.acting.contract import (
     PutBackResult,
     UndoResult,
     any_members,
+    done,
 )
 from reaper.aws.executor import arn_pattern
 from reaper.aws.kinds.sagemaker_endpoint.scale_in import EndpointDetails, ScaleInPlan
 from reaper.case import Blocked
 from reaper.errors import CloudError, Reason
+from reaper.finding import Outcome
 from reaper.kind import ActionSpec, Kind
 from reaper.model import BilledPart, Resource, Role, StepName, Target
 from reaper.observation import IndirectEvidence, Observation, Reading, Series, Window
@@ -247,7 +248,7 @@ def record(yard: FakeSession, one: Resource, move: StepName, earlier: Earlier) -
     }
 
 
-def carry(yard: FakeSession, one: Resource, manifest: Manifest, permit: Permit) -> ActionResult:
+def carry(yard: FakeSession, one: Resource, manifest: Manifest, permit: Permit) -> Outcome:
     """The minimum is lowered by a call of its own. Then the thing."""
 
     def as_before(now: Resource) -> Resource:
@@ -296,9 +297,7 @@ def _permitted(yard: FakeSession, call: AbstractContextManager[None]) -> Iterato
         yield
 
 
-def _call(
-    yard: FakeSession, name: str, manifest: Manifest, change: Callable[[FakeCloud, FakeResource], ActionResult]
-) -> ActionResult:
+def _call(yard: FakeSession, name: str, manifest: Manifest, change: Callable[[FakeCloud, FakeResource], Outcome]) -> Outcome:
     """One changing call: its way there, its effect, and its way back."""
     cloud = yard.cloud
     thing = cloud.thing("carry", name)
@@ -309,28 +308,26 @@ def _call(
     return made
 
 
-def _delete(cloud: FakeCloud, thing: FakeResource) -> ActionResult:
+def _delete(cloud: FakeCloud, thing: FakeResource) -> Outcome:
     del cloud.things[thing.name]
-    return ActionResult(because="the endpoint was deleted")
+    return done("the endpoint was deleted")
 
 
-def _start(cloud: FakeCloud, thing: FakeResource) -> ActionResult:
+def _start(cloud: FakeCloud, thing: FakeResource) -> Outcome:
     thing.running_since = thing.changed = cloud.clock()
     thing.variants = thing.whole
-    return ActionResult(because="it was started")
+    return done("it was started")
 
 
-def _stop(cloud: FakeCloud, thing: FakeResource) -> ActionResult:
+def _stop(cloud: FakeCloud, thing: FakeResource) -> Outcome:
     thing.variants -= 1
     thing.changed = cloud.clock()
     if thing.variants and thing.variants == thing.least:
-        return ActionResult(because="it was scaled in")
+        return done("it was scaled in")
     if thing.variants:
-        return ActionResult(
-            because="one variant was scaled in", part_done=f"{thing.whole - thing.variants} of {thing.whole} variants"
-        )
+        return done("one variant was scaled in", f"{thing.whole - thing.variants} of {thing.whole} variants")
     thing.running_since = None
-    return ActionResult(because="it was stopped")
+    return done("it was stopped")
 
 
 def undo(yard: FakeSession, manifest: Manifest) -> UndoResult:

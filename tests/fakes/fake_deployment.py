@@ -13,14 +13,14 @@ from fakes.memory_ledger import InMemoryLedger
 from reaper import __version__
 from reaper.acting import manifest, restore
 from reaper.acting.contract import ActionFunctions
-from reaper.acting.task import ActContext
+from reaper.acting.look import ActContext
 from reaper.calendars.resolve import FreshFreezes
 from reaper.decide import DecideContext
 from reaper.errors import CloudError, Reason
 from reaper.finding import Finding, Report
 from reaper.kind import Kind
-from reaper.ledger.lease import RunLeases
 from reaper.ledger.ledger import Ledger
+from reaper.ledger.runs import RunLeases
 from reaper.limits import holds
 from reaper.limits.holds import Hold, KindInTarget
 from reaper.model import Mode, Run, StepName, Target

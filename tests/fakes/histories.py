@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from reaper.ledger.ledger import Ledger
 from reaper.ledger.rows import HistoryEntry
-from reaper.pending.lost import BEGAN
+from reaper.pending.unfinished import BEGAN
 
 
 def history_of(ledger: Ledger, resource_id: str) -> list[HistoryEntry]:

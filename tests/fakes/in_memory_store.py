@@ -6,7 +6,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 
-from reaper.ledger.store import (
+from reaper.ledger.rows import (
     FIRST_NAME,
     LAST_NAME,
     AtVersion,
@@ -21,7 +21,7 @@ from reaper.ledger.store import (
 
 
 class InMemoryStore:
-    """`reaper.ledger.store.RowStore` in a dictionary, safe to use from several threads."""
+    """`reaper.ledger.rows.RowStore` in a dictionary, safe to use from several threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -24,7 +24,7 @@ from reaper.aws.stores.dynamodb import item_key
 from reaper.azure.stores.tables import entity_key
 from reaper.ledger import opening, sqlite
 from reaper.ledger.ledger import Ledger, record_key
-from reaper.ledger.store import Key, Row
+from reaper.ledger.rows import Key, Row
 from reaper.model import Target
 
 ARN = "arn:aws:sagemaker:us-east-1:123456789012:endpoint/churn"

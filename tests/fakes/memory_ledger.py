@@ -7,8 +7,7 @@ from datetime import datetime
 
 from fakes.in_memory_store import InMemoryStore
 from reaper.ledger.ledger import Ledger
-from reaper.ledger.rows import NamedRow, Recalled
-from reaper.ledger.store import Category, Key
+from reaper.ledger.rows import Category, Key, NamedRow, Recalled
 
 
 class InMemoryLedger(Ledger):

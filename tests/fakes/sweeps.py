@@ -9,8 +9,8 @@ from typing import Any
 
 from fakes.memory_ledger import InMemoryLedger
 from reaper import __version__
-from reaper.acting import recheck
-from reaper.acting.task import ActContext, Task
+from reaper.acting import look
+from reaper.acting.look import ActContext, Task
 from reaper.case import Case
 from reaper.decide import DecideContext
 from reaper.finding import Report
@@ -71,4 +71,4 @@ def assess_again(session: CloudSession, kind: Kind[Any], resource: Resource, ord
         kind=kind,
         functions=None,
     )
-    return recheck.assess_again(resource, task)
+    return look.assess_again(resource, task)

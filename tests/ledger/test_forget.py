@@ -16,8 +16,7 @@ from reaper.errors import CloudError, Reason
 from reaper.ledger import sqlite
 from reaper.ledger.forget import CHANGED, FORGOTTEN, forget_address
 from reaper.ledger.ledger import Ledger
-from reaper.ledger.rows import HistoryEntry, comparable_id
-from reaper.ledger.store import AtVersion, Category, Row
+from reaper.ledger.rows import AtVersion, Category, HistoryEntry, Row, comparable_id
 from reaper.limits import holds
 from reaper.limits.holds import ALL_ACCOUNTS, Release
 from reaper.model import Pause

@@ -12,7 +12,7 @@ import pytest
 from fakes.in_memory_store import InMemoryStore
 from reaper.ledger import opening
 from reaper.ledger.ledger import Ledger
-from reaper.ledger.store import Category, Key
+from reaper.ledger.rows import Category, Key
 from reaper.model import Mode, Result, StepName
 from reaper.policy.file import load_policy
 from reaper.run import run

@@ -11,8 +11,7 @@ from fakes.histories import history_of
 from fakes.sample_findings import finding, report
 from reaper.case import Coverage
 from reaper.errors import CloudError, Reason
-from reaper.ledger.rows import NamedRow
-from reaper.ledger.store import Category, Key
+from reaper.ledger.rows import Category, Key, NamedRow
 from reaper.limits import holds
 from reaper.model import Mode, Status, StepName
 from reaper.notices import summary_mail

@@ -24,8 +24,8 @@ from reaper.notices.owner_notice import MAX_DETAILED, MAX_ROWS
 from reaper.planning import dates
 from reaper.policy.schema import Owners
 from reaper.record import Notice
+from reaper.snooze.keys import Keys
 from reaper.snooze.links import LinkSigner, open_visit
-from reaper.snooze.token import Keys
 from reaper.text import format_time
 
 KEYS = Keys(current="k1", ring={"k1": b"1" * 32})

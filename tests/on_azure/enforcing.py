@@ -13,12 +13,12 @@ from fakes.fake_deployment import FakeChannel
 from on_azure.conftest import CLUSTER, DAY, DEPLOYMENT, INSTANCE, LONG_AGO, SUB
 from reaper import __version__, registry
 from reaper.acting import manifest
-from reaper.acting.task import ActContext
+from reaper.acting.look import ActContext
 from reaper.azure import targets
 from reaper.azure.session import CloudSession
 from reaper.decide import DecideContext
 from reaper.finding import Finding, Report
-from reaper.ledger.lease import RunLeases
+from reaper.ledger.runs import RunLeases
 from reaper.model import Mode, Run, Target
 from reaper.notices.channels.delivery import OpenChannel
 from reaper.notices.context import ConcludeContext

@@ -15,19 +15,19 @@ from reaper import registry
 from reaper.acting.contract import (
     NOTHING_EARLIER,
     ActionFunctions,
-    ActionResult,
     Earlier,
     Manifest,
     Permit,
     PutBackResult,
     UndoResult,
 )
-from reaper.acting.interruption import put_back
+from reaper.acting.executor import put_back
+from reaper.acting.look import CallPermit
 from reaper.acting.manifest import require_own_form
-from reaper.acting.permit import CallPermit
 from reaper.azure.session import CloudSession
 from reaper.case import Blocked
 from reaper.errors import ActionWithdrawn, CloudError
+from reaper.finding import Outcome
 from reaper.model import Resource, StepName
 from reaper.record import NO_RECORD, NO_SNOOZES, Act, act_of, before_action
 from reaper_sandbox.azure.server import Server
@@ -87,10 +87,9 @@ class PreparedAction:
             clock=lambda: NOW,
             read=lambda: self.functions.read_now(self.cloud.without_cache(), one),
             look_again=lambda now: None,
-            require_lease=lambda: None,
         )
 
-    def result(self, permit: Permit | None = None) -> ActionResult:
+    def result(self, permit: Permit | None = None) -> Outcome:
         return self.functions.perform(self.cloud.without_cache(), self.resource, self.manifest, permit or self.permit())
 
     def perform(self, permit: Permit | None = None) -> str:

@@ -12,7 +12,7 @@ import pytest
 from on_azure.changes import deleted, deleted_with_traffic, minimum_lowered, scaled_in, started, stopped, stopped_natively
 from on_azure.prepared_actions import PreparedAction, later
 from reaper.acting.contract import HalfDone, OwnChanges, Permit, UndoResult, unchanged
-from reaper.acting.permit import CallPermit
+from reaper.acting.look import CallPermit
 from reaper.azure.session import CloudSession
 from reaper.errors import ActionWithdrawn, CloudError
 from reaper_sandbox.azure.fault import denied, on

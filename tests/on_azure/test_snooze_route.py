@@ -14,8 +14,8 @@ from reaper.ledger import opening
 from reaper.ledger.ledger import Ledger
 from reaper.ledger.rows import Visit, VisitResource
 from reaper.snooze import keys as snooze_keys
+from reaper.snooze.keys import sign_link
 from reaper.snooze.pages import snooze_end
-from reaper.snooze.token import sign_link
 
 ID = (
     "/subscriptions/00000000-0000-0000-0000-000000000001/resourceGroups/rg/providers/Microsoft.MachineLearningServices"

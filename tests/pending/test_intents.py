@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from fakes.builders import DAY, NOW, resource
+from reaper.acting.look import rows_changed_because
 from reaper.ledger.rows import Recalled
-from reaper.pending.intents import changed_because
 from reaper.record import Record, Snooze
 
 HOST = resource(id="host", name="host")
@@ -30,11 +30,11 @@ NOT_MINE = Snooze(disowned_at=NOW, disowned_by="dana@example.com", version=1)
 )
 def test_what_changed_since_the_first_look_keeps_it(record: Record, snoozes: dict[str, Snooze], words: str | None):
     before = Recalled({"part": Record(version=2)}).snoozes(PART)
-    because = changed_because(PART, Recalled({"part": record}, snoozes), 3, before, NOW)
+    because = rows_changed_because(PART, Recalled({"part": record}, snoozes), 3, before, NOW)
     assert (because is None) if words is None else words in (because or "")
 
 
 def test_a_snooze_of_the_host_that_is_over_changes_nothing():
     over = {"host": replace(KEPT, until=NOW - DAY, at=NOW - 2 * DAY)}
     before = Recalled({}, over).snoozes(PART)
-    assert changed_because(PART, Recalled({"part": Record(version=3)}, over), 3, before, NOW) is None
+    assert rows_changed_because(PART, Recalled({"part": Record(version=3)}, over), 3, before, NOW) is None

@@ -11,20 +11,21 @@ from fakes.fake_cloud import ACTS, DENIED, FakeSession
 from fakes.fake_deployment import POLICY, FakeDeployment, policy
 from fakes.memory_ledger import InMemoryLedger
 from fakes.records import an_act
-from reaper.acting.contract import ActionResult, Manifest, Permit
+from reaper.acting.contract import Manifest, Permit, done
+from reaper.finding import Outcome
 from reaper.model import Resource, Result, StepName
 from reaper.notices.message import Audience, Message
 from reaper.pending import unfinished
 from reaper.record import Record
 
 
-def in_parts(yard: FakeSession, one: Resource, manifest: Manifest, permit: Permit) -> ActionResult:
+def in_parts(yard: FakeSession, one: Resource, manifest: Manifest, permit: Permit) -> Outcome:
     """The first action leaves a second one."""
     with permit():
         thing, first = yard.cloud.thing("carry", one.name), not yard.cloud.log
         yard.cloud.log.append((manifest.action, one.name, yard.cloud.clock()))
         thing.changed = yard.cloud.clock()
-    return ActionResult(because="it is scaling in", part_done="1 of 2 variants" if first else None)
+    return done("it is scaling in", "1 of 2 variants" if first else None)
 
 
 def untold(deployment: FakeDeployment, **fields: Any) -> None:

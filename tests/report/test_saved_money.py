@@ -12,8 +12,7 @@ from fakes.builders import DAY, HOUR
 from fakes.fake_deployment import POLICY, FakeDeployment, policy
 from fakes.saved_money import save
 from reaper.finding import Report
-from reaper.ledger.rows import sortable_time
-from reaper.ledger.store import Category, Key
+from reaper.ledger.rows import Category, Key, sortable_time
 from reaper.model import Mode
 from reaper.report import html, json, markdown, text
 from reaper.report.figures import run_figures

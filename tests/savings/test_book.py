@@ -15,8 +15,7 @@ from reaper.errors import CloudError, SettingsError
 from reaper.ledger import opening
 from reaper.ledger.forget import forget_address
 from reaper.ledger.ledger import Ledger
-from reaper.ledger.rows import sortable_time
-from reaper.ledger.store import AtVersion, Category, Key
+from reaper.ledger.rows import AtVersion, Category, Key, sortable_time
 from reaper.model import BilledPart, StepName
 from reaper.savings import book, totals
 from reaper.savings.book import TrendDay

@@ -14,7 +14,7 @@ from fakes.fake_cloud import DENIED, STARTABLE
 from fakes.fake_deployment import POLICY, FakeDeployment, due, finding_of, policy
 from reaper.acting.restore import restore_resource
 from reaper.errors import CloudError, Reason
-from reaper.ledger.store import AtVersion, Category
+from reaper.ledger.rows import AtVersion, Category
 from reaper.model import Mode, Result, StepName
 from reaper.savings import book
 from reaper.savings.totals import Saved

@@ -13,9 +13,8 @@ from reaper.errors import CloudError, Reason
 from reaper.ledger.ledger import Ledger
 from reaper.snooze import handler
 from reaper.snooze.handler import SnoozeHandler
-from reaper.snooze.keys import Keyring
+from reaper.snooze.keys import Keyring, Keys, sign_link
 from reaper.snooze.request import MAX_BODY, Reply, Request
-from reaper.snooze.token import Keys, sign_link
 
 SECRET = "s" * 40
 TOKEN = sign_link(VISIT.id, VISIT.expires, Keys(current="k1", ring={"k1": SECRET.encode()}))

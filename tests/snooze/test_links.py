@@ -15,10 +15,10 @@ from reaper.ledger.rows import Recalled, Visit, document_of, parse_document
 from reaper.model import Result, State, StepName, Target, Verdict
 from reaper.snooze import links as snooze_links
 from reaper.snooze import pages
+from reaper.snooze.keys import InvalidLink, Keys, verify_link
 from reaper.snooze.links import LinkSigner, MailLinks, open_visit
-from reaper.snooze.news import rows_of
+from reaper.snooze.pages import rows_of
 from reaper.snooze.request import SnoozeForm
-from reaper.snooze.token import InvalidLink, Keys, verify_link
 from reaper.text import Currency
 
 KEYS = Keys(current="k1", ring={"k1": b"1" * 32})

@@ -5,14 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar
 
+from reaper.errors import CloudError, Reason
+from reaper.finding import Outcome
 from reaper.model import Constrained, Resource, Result, StepName, Target, Time
 from reaper.record import Act, ManifestReference, SideChange
 
 C = TypeVar("C")
+MAX_TRIES = 4
+"""How often a number is put back. An action has two minutes in all."""
 UndoState = Mapping[str, Any]
 """A JSON object: strings, numbers, booleans, null, lists and objects. Times are ISO 8601 strings."""
 Members = Mapping[str, Any]
@@ -113,19 +117,17 @@ def part_of(manifest: Manifest) -> int:
     return int(manifest.undo_state.get("part", 1))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ActionResult:
-    """What an action did, as one sentence. `part_done`, such as `1 of 2 variants`: it left something that is an action of its own."""
-
-    because: str
-    part_done: str | None = None
+def done(because: str, part: str | None = None) -> Outcome:
+    """The outcome of an action that was carried out. `part`, such as `1 of 2 variants`: it left something that is an action of its own."""
+    return Outcome(result=Result.DONE, because=because, part_done=part, begun=True)
 
 
 class HalfDone(StrEnum):
-    """What looking at an interrupted action found, or did."""
+    """What looking at an interrupted action found, or did. `OURS`: what it changed is exactly as it left it, and is to be put back."""
 
     DONE = "done"
     UNCHANGED = "unchanged"
+    OURS = "ours"
     PUT_BACK = "put back"
     LEFT = "left"
 
@@ -143,6 +145,43 @@ class PutBackResult:
         return {HalfDone.DONE: Result.DONE, HalfDone.LEFT: Result.FAILED}.get(self.state, Result.REFUSED)
 
 
+NOTHING_CHANGED = PutBackResult(state=HalfDone.UNCHANGED, because="nothing had changed")
+NOTHING_BESIDE = PutBackResult(state=HalfDone.UNCHANGED, because="nothing but its main call changes anything")
+
+
+def put_back_number(
+    look: Callable[[], PutBackResult | CloudError], write: Callable[[], None], pause: Callable[[int], None]
+) -> PutBackResult:
+    """Look at a number that an interrupted action changed, and write what was before if it is still ours; again after a pause if the cloud was at
+    work, or the call may have worked although it failed. Raises CloudError if that can't be known or done now.
+
+    `look`: what a fresh look shows, with the sentence for the number once it is back; or an error if the cloud is still at work on the resource, or
+    can't be read for now. `pause(tries)` waits.
+    """
+    tries, may_be_back = 0, False
+    while True:
+        found = look()
+        if isinstance(found, CloudError):
+            refusal = found
+        elif found.state is HalfDone.UNCHANGED:
+            return replace(found, state=HalfDone.PUT_BACK) if may_be_back else NOTHING_CHANGED
+        elif found.state is not HalfDone.OURS:
+            return found
+        else:
+            try:
+                write()
+                return replace(found, state=HalfDone.PUT_BACK)
+            except CloudError as error:
+                is_throttled = error.reason is Reason.THROTTLED or error.code.startswith("409")
+                if not (is_throttled or error.may_have_been_made):
+                    raise
+                refusal, may_be_back = error, may_be_back or error.may_have_been_made
+        tries += 1
+        if tries == MAX_TRIES:
+            raise refusal
+        pause(tries)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UndoResult:
     """What an undo restored, as one sentence, and what it didn't, one sentence each.
@@ -155,16 +194,6 @@ class UndoResult:
     run_again: bool = False
 
 
-def no_side_changes(manifest: Manifest) -> tuple[SideChange, ...]:
-    """The default of an action that changes nothing beside its main call."""
-    return ()
-
-
-def nothing_to_put_back(cloud: Any, resource: Resource, interrupted: Act) -> PutBackResult:
-    """The default of a kind whose actions change nothing beside their main call."""
-    return PutBackResult(state=HalfDone.UNCHANGED, because="nothing but its main call changes anything")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionFunctions(Generic[C]):
     """How a kind's actions are made. Every function raises CloudError if a call fails, with Reason.GONE if the resource no longer exists.
@@ -172,7 +201,7 @@ class ActionFunctions(Generic[C]):
     `read_now(cloud, resource)`: the resource as it is this moment, with its tags from the authoritative call, its `host_id` and its
     `fingerprint`. It is read several times before an action and compared: everything a person may change about the resource must show in it.
     `read_undo_state(cloud, resource, action, earlier)`: what undoing the action will need, read now. Changes nothing.
-    `perform(cloud, resource, manifest, permit)`: carry out the action and say what was done. Each changing call is a `cloud.change` in a
+    `perform(cloud, resource, manifest, permit)`: carry out the action and say what was done (`done`). Each changing call is a `cloud.change` in a
     `with permit():` of its own, which lets what either raises through. After a wait it calls `permit.after_wait()`. Long-running
     operations are started, not waited for.
     `side_changes(manifest)`: what `perform` changes beside its main call.
@@ -187,10 +216,10 @@ class ActionFunctions(Generic[C]):
 
     read_now: Callable[[C, Resource], Resource]
     read_undo_state: Callable[[C, Resource, StepName, Earlier], UndoState]
-    perform: Callable[[C, Resource, Manifest, Permit], ActionResult]
+    perform: Callable[[C, Resource, Manifest, Permit], Outcome]
     undo: Callable[[C, Manifest], UndoResult]
     undo_permissions: tuple[str, ...]
     undo_members: Mapping[StepName, Members]
     id_pattern: re.Pattern[str]
-    side_changes: Callable[[Manifest], tuple[SideChange, ...]] = no_side_changes
-    put_back: Callable[[C, Resource, Act], PutBackResult] = nothing_to_put_back
+    side_changes: Callable[[Manifest], tuple[SideChange, ...]]
+    put_back: Callable[[C, Resource, Act], PutBackResult]

@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from reaper.acting.contract import ActionFunctions, Manifest, part_of, unknown_member
+from reaper.acting.contract import NOTHING_EARLIER, ActionFunctions, Earlier, Manifest, part_of, unknown_member
 from reaper.errors import CloudError, Reason, SettingsError
 from reaper.ledger import opening
 from reaper.ledger.rows import adapter, comparable_id, parse_document
-from reaper.pending.lost import StoredManifest, digest_of
-from reaper.record import ManifestReference
+from reaper.model import Result
+from reaper.pending.unfinished import digest_of, run_and_digest
+from reaper.record import Act, ManifestReference
 from reaper.stores.texts import TextStore, cloud_of, open_texts
 
 OPERATION = "manifest"
@@ -57,7 +58,7 @@ class Archive:
 
     def addresses_of_run(self, run: str) -> list[str]:
         """Of every manifest of the run with exactly that ID. Raises CloudError if they can't be listed."""
-        return [address for address in self.store.list_texts(self.place.rstrip("/")) if _name_parts(address)[-2:-1] == [run]]
+        return [address for address in self.store.list_texts(self.place.rstrip("/")) if run_and_digest(address)[0] == run]
 
     def manifests_of_run(self, run: str) -> list[tuple[ManifestReference, Manifest | CloudError]]:
         """Every manifest of that run with its reference, or why it can't be read. Raises CloudError if they can't be listed."""
@@ -69,11 +70,29 @@ class Archive:
                 found.append((ManifestReference(address=address, sha256=""), error))
         return found
 
-    def stored_lately(self, now: datetime) -> list[StoredManifest]:
-        """The manifests of today and the three days before (UTC), since a schedule may rest at weekends. Raises CloudError if they can't be listed."""
+    def stored_lately(self, now: datetime) -> list[str]:
+        """The addresses of today and the three days before (UTC), since a schedule may rest at weekends. Raises CloudError if they can't be listed."""
         days = [_day(now - timedelta(days=ago)) for ago in (3, 2, 1, 0)]
-        addresses = [address for day in days for address in self.store.list_texts(f"{self.place.rstrip('/')}/{day}")]
-        return [stored_manifest(address) for address in addresses]
+        return [address for day in days for address in self.store.list_texts(f"{self.place.rstrip('/')}/{day}")]
+
+    def earlier_action(self, act: Act | None) -> Earlier:
+        """The earlier action whose manifest still stands, so that a new manifest can name it. It is named even if it can't be read.
+
+        If all that the last action did was put back, it is the one before that.
+        """
+        if act is None or act.manifest is None:
+            return NOTHING_EARLIER
+        last = self._read_earlier(act.manifest)
+        if act.result is Result.REFUSED and last.manifest:
+            before = previous_manifest(last.manifest)
+            return self._read_earlier(before) if before else NOTHING_EARLIER
+        return replace(last, is_known=act.result is Result.DONE)
+
+    def _read_earlier(self, reference: ManifestReference) -> Earlier:
+        try:
+            return Earlier(reference=reference, manifest=self.read_manifest(reference))
+        except CloudError:
+            return Earlier(reference=reference)
 
     def read_manifest(self, reference: ManifestReference) -> Manifest:
         """The manifest that was stored there. Raises CloudError, also if it isn't in this place, or has changed since it was stored."""
@@ -122,12 +141,6 @@ class Archive:
         )
 
 
-def stored_manifest(address: str) -> StoredManifest:
-    """What the address of a manifest says."""
-    run, name = _name_parts(address)[-2:]
-    return StoredManifest(address=address, run=run, digest=name.partition("-")[0])
-
-
 def previous_manifest(manifest: Manifest) -> ManifestReference | None:
     """The manifest of an earlier action on the same resource, as the record names it."""
     previous = manifest.undo_state.get("previous")
@@ -174,10 +187,6 @@ def parse_manifest(text: str, address: str) -> Manifest:
 
 def _day(moment: datetime) -> str:
     return f"{moment.astimezone(UTC):%Y-%m-%d}"
-
-
-def _name_parts(address: str) -> list[str]:
-    return re.split(r"[/\\]", address)
 
 
 def _sha256(text: str) -> str:

@@ -11,20 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from reaper import registry
 from reaper.acting.contract import ActionFunctions, Manifest, UndoResult
-from reaper.acting.manifest import (
-    Archive,
-    changed_error,
-    is_same_address,
-    name_in,
-    previous_manifest,
-    require_own_form,
-    stored_manifest,
-)
+from reaper.acting.manifest import Archive, changed_error, is_same_address, name_in, previous_manifest, require_own_form
 from reaper.errors import LEFT_ALONE, CloudError, Reason, SettingsError, odd_replies_as_errors
 from reaper.ledger.ledger import RETENTION, Ledger, update_record
 from reaper.ledger.rows import RESTORED, HistoryEntry, comparable_id
 from reaper.model import StepName, Target
-from reaper.pending import lookup, lost
+from reaper.pending import lookup
+from reaper.pending.unfinished import record_known, run_and_digest
 from reaper.record import ManifestReference, Record, after_action, after_undo, closed_unknown, is_interrupted
 from reaper.text import did_you_mean
 
@@ -176,7 +169,7 @@ def _settled_if_lost(resource_id: str, address: str, error: CloudError, context:
     now, is_final = context.clock(), error.reason is Reason.GONE or error.code == LEFT_ALONE
     if not is_final or context.ledger.record(resource_id, now).lost_manifest != address:
         return error
-    lost.record_known(context.ledger, resource_id, stored_manifest(address).run, now, f"settled by {context.by}: {error}")
+    record_known(context.ledger, resource_id, run_and_digest(address)[0], now, f"settled by {context.by}: {error}")
     update_record(context.ledger, resource_id, lambda record: replace(record, lost_manifest=None), now)
     text = str(error).removeprefix(f"{error.operation}: ")
     return error.reworded(f"{text}; what {address} says wasn't restored, and it no longer blocks later actions")
@@ -244,7 +237,7 @@ def _record_undo(manifest: Manifest, address: str, undone: UndoResult, context: 
         return replace(ended, called_at=now, act=ended.act and replace(ended.act, told_at=ended.act.told_at or now))
 
     try:
-        lost.record_known(context.ledger, manifest.id, manifest.run, now, f"restored by {context.by}")
+        record_known(context.ledger, manifest.id, manifest.run, now, f"restored by {context.by}")
         update_record(context.ledger, manifest.id, forget, now)
     except CloudError as error:
         raise error.reworded(f"{error}; the resource was restored anyway") from error

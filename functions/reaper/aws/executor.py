@@ -13,8 +13,8 @@ from importlib import import_module
 from typing import Any
 
 from reaper.acting.contract import (
+    NOTHING_BESIDE,
     ActionFunctions,
-    ActionResult,
     Earlier,
     Manifest,
     Members,
@@ -23,7 +23,7 @@ from reaper.acting.contract import (
     UndoResult,
     UndoState,
     any_members,
-    nothing_to_put_back,
+    done,
 )
 from reaper.aws import reader, saved_autoscaling, scaling
 from reaper.aws.recreation import Recreation
@@ -31,6 +31,7 @@ from reaper.aws.sagemaker import ANY_REPLY_KEY, chosen_members
 from reaper.aws.session import CloudSession, permission_of
 from reaper.aws.table import Deletion, Scaling, Table
 from reaper.errors import CloudError, Reason
+from reaper.finding import Outcome
 from reaper.kind import ActionSpec, StartStop, Undo
 from reaper.model import Resource, StepName
 from reaper.record import Act, SideChange
@@ -105,7 +106,7 @@ def _read_undo_state(table: Table, cloud: CloudSession, resource: Resource, step
     return chosen_members(reader.described(cloud, table, _parameters(table, resource)), *table.same, *table.saved)
 
 
-def _perform(table: Table, cloud: CloudSession, resource: Resource, manifest: Manifest, permit: Permit) -> ActionResult:
+def _perform(table: Table, cloud: CloudSession, resource: Resource, manifest: Manifest, permit: Permit) -> Outcome:
     """One call, sent once; before a scaling its autoscaling minimum is lowered, after a deletion its autoscaling deregistered. None is waited for."""
     action, saved = table.actions[manifest.action], manifest.undo_state
     if isinstance(action, Scaling):
@@ -113,7 +114,7 @@ def _perform(table: Table, cloud: CloudSession, resource: Resource, manifest: Ma
     with permit():
         cloud.change(table.listing.service, action.call, ANY_REPLY_KEY, **_parameters(table, resource))
     if isinstance(action, StartStop):
-        return ActionResult(because=action.because)
+        return done(action.because)
     assert isinstance(action, Deletion)
     remaining = (
         saved_autoscaling.deregister_targets(cloud, saved["scaling"], permit, _being_deleted(resource))
@@ -121,7 +122,7 @@ def _perform(table: Table, cloud: CloudSession, resource: Resource, manifest: Ma
         else []
     )
     with_it = " with its autoscaling" if action.has_autoscaling and saved["scaling"]["targets"] and not remaining else ""
-    return ActionResult(because="; ".join([action.because.format(autoscaling=with_it, **saved), *remaining]))
+    return done("; ".join([action.because.format(autoscaling=with_it, **saved), *remaining]))
 
 
 def _being_deleted(before: Resource) -> Any:
@@ -136,9 +137,7 @@ def _side_changes(table: Table, manifest: Manifest) -> tuple[SideChange, ...]:
 
 def _put_back(table: Table, cloud: CloudSession, resource: Resource, interrupted: Act) -> PutBackResult:
     action = table.actions.get(interrupted.action)
-    if isinstance(action, Scaling):
-        return scaling.settle(table, action, cloud, resource, interrupted)
-    return nothing_to_put_back(cloud, resource, interrupted)
+    return scaling.settle(table, action, cloud, resource, interrupted) if isinstance(action, Scaling) else NOTHING_BESIDE
 
 
 def _undo(table: Table, cloud: CloudSession, manifest: Manifest) -> UndoResult:

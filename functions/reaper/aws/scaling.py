@@ -17,8 +17,8 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from reaper.acting.contract import (
+    NOTHING_CHANGED,
     PREVIOUS_MEMBERS,
-    ActionResult,
     Earlier,
     HalfDone,
     Manifest,
@@ -28,9 +28,10 @@ from reaper.acting.contract import (
     UndoResult,
     UndoState,
     any_members,
+    done,
     part_of,
+    put_back_number,
 )
-from reaper.acting.put_back import LeftBehind, put_back
 from reaper.aws import autoscaling, reader, recreation, sagemaker
 from reaper.aws.autoscaling import CAPACITY_DIMENSIONS, name_in, target_key
 from reaper.aws.recreation import RestoredCount
@@ -38,6 +39,7 @@ from reaper.aws.saved_autoscaling import SAVED_MEMBERS, autoscaling_digest, read
 from reaper.aws.session import CloudSession
 from reaper.aws.table import Numbers, Row, Scaling, Table, Tags
 from reaper.errors import CloudError, Reason
+from reaper.finding import Outcome
 from reaper.model import Resource, StepName
 from reaper.record import Act, SideChange
 
@@ -119,9 +121,7 @@ def _minima(saved: UndoState) -> list[tuple[Row, SideChange]]:
     return minima
 
 
-def perform(
-    table: Table, scaling: Scaling, cloud: CloudSession, manifest: Manifest, permit: Permit, own_tags: Tags
-) -> ActionResult:
+def perform(table: Table, scaling: Scaling, cloud: CloudSession, manifest: Manifest, permit: Permit, own_tags: Tags) -> Outcome:
     """The autoscaling minimum first, or autoscaling would undo the rest."""
     saved = manifest.undo_state
     minima = _minima(saved)
@@ -142,7 +142,7 @@ def perform(
     part = f"{saved['part']} of {saved['parts']} {scaling.parts}" if saved["part"] < saved["parts"] else None
     changes = ", ".join(f"{name_in(id_)} from {saved['before'][id_]} to {count}" for id_, count in saved["wanted"].items())
     told = f"{scaling.because.format(changes=changes, before=sum(saved['before'].values()))}{lowered}{later}{sagemaker.stack_warning(own_tags)}"
-    return ActionResult(because=told, part_done=part)
+    return done(told, part)
 
 
 def _set_number(table: Table, scaling: Scaling, send: Callable[..., Any], name: str, id_: str, count: int) -> None:
@@ -155,44 +155,38 @@ def settle(table: Table, scaling: Scaling, cloud: CloudSession, resource: Resour
     minimum = next((change for change in interrupted.changes if change.what.startswith(MINIMUM)), None)
     target: dict[str, Any] = {}
 
-    def look() -> LeftBehind:
-        row = reader.described(cloud, table, {table.listing.key("name"): resource.name})
-        if because := _settled(row, scaling, interrupted, minimum):
-            return LeftBehind(settled=because)
-        assert minimum is not None
-        id_ = minimum.what.removeprefix(MINIMUM)
-        rows = autoscaling.read_autoscaling_of(cloud, [id_]).targets
-        target.clear()
-        target.update(next((row for row in rows if row["ScalableDimension"] in CAPACITY_DIMENSIONS), {}))
-        because_left = _left_because(target, row, minimum, interrupted.at)
-        return LeftBehind(
-            is_back=target.get("MinCapacity") == minimum.before,
-            left_because=because_left and f"the autoscaling minimum of {id_} stays as it is, because {because_left}",
-            told=f"the autoscaling minimum of {id_} is {minimum.before} again",
-        )
+    def look() -> PutBackResult | CloudError:
+        try:
+            row = reader.described(cloud, table, {table.listing.key("name"): resource.name})
+            if (settled := _settled(row, scaling, interrupted)) or minimum is None:
+                return settled or NOTHING_CHANGED
+            id_ = minimum.what.removeprefix(MINIMUM)
+            target.clear()
+            target.update(next(iter(_of_capacity(autoscaling.read_autoscaling_of(cloud, [id_]).targets)), {}))
+        except CloudError as error:
+            if not (error.may_have_been_made or error.reason is Reason.THROTTLED):
+                raise
+            return error
+        is_back = target.get("MinCapacity") == minimum.before
+        if not is_back and (because := _left_because(target, row, minimum, interrupted.at)):
+            text = f"the autoscaling minimum of {id_} stays as it is, because {because}"
+            return PutBackResult(state=HalfDone.LEFT, because=text)
+        told = f"the autoscaling minimum of {id_} is {minimum.before} again"
+        return PutBackResult(state=HalfDone.UNCHANGED if is_back else HalfDone.OURS, because=told)
 
     def write() -> None:
         register_target(cloud.change, target, MinCapacity=minimum and minimum.before)
 
-    def look_or_wait() -> LeftBehind:
-        try:
-            return look()
-        except CloudError as error:
-            if not (error.may_have_been_made or error.reason is Reason.THROTTLED):
-                raise
-            return LeftBehind(busy_because=error)
-
-    return put_back(look_or_wait, write, lambda tries: time.sleep(min(3, 2 * tries - 1)))
+    return put_back_number(look, write, lambda tries: time.sleep(min(3, 2 * tries - 1)))
 
 
-def _settled(row: Row, scaling: Scaling, interrupted: Act, minimum: SideChange | None) -> PutBackResult | None:
-    """How it ended, if no minimum has to be put back."""
+def _settled(row: Row, scaling: Scaling, interrupted: Act) -> PutBackResult | None:
+    """How it ended, if its numbers alone tell that."""
     if row["CreationTime"] != interrupted.created:
         return PutBackResult(state=HalfDone.LEFT, because="it has been recreated since, so the reaper left it alone")
     numbers = scaling.numbers(row)
-    if any(numbers.get(change.what) == change.ours for change in interrupted.changes):
-        return PutBackResult(state=HalfDone.DONE, because="the stop took effect all the same")
-    return None if minimum else PutBackResult(state=HalfDone.UNCHANGED, because="nothing had changed")
+    took_effect = any(numbers.get(change.what) == change.ours for change in interrupted.changes)
+    return PutBackResult(state=HalfDone.DONE, because="the stop took effect all the same") if took_effect else None
 
 
 def _left_because(target: Row, row: Row, change: SideChange, begun_at: datetime) -> str | None:

@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from reaper.acting.contract import (
+    NOTHING_BESIDE,
     PREVIOUS_MEMBERS,
     HalfDone,
     Manifest,
@@ -21,10 +22,9 @@ from reaper.acting.contract import (
     PutBackResult,
     UndoResult,
     any_members,
-    nothing_to_put_back,
+    put_back_number,
     unchanged,
 )
-from reaper.acting.put_back import LeftBehind, put_back
 from reaper.azure import changes, deployments
 from reaper.azure.deployments import WRITE, WRITE_ENDPOINT, DeploymentDetails, endpoint_of
 from reaper.azure.reader import State
@@ -140,43 +140,40 @@ def put_back_share(cloud: CloudSession, resource: Resource, interrupted: Act) ->
     """Settle an interrupted delete: `ActionFunctions.put_back`. Raises CloudError if it can't be known now how it ended."""
     change = next((change for change in interrupted.changes if change.what == TRAFFIC), None)
     if change is None:
-        return nothing_to_put_back(cloud, resource, interrupted)
+        return NOTHING_BESIDE
     own_change, state = change, dict[str, Json]()
 
-    def look() -> LeftBehind:
+    def look() -> PutBackResult | CloudError:
         row = cloud.find(deployments.deployment_request(resource.id))
         if row is None:
-            return _settled(HalfDone.DONE, "it is deleted")
+            return PutBackResult(state=HalfDone.DONE, because="it is deleted")
         state.update(deployment=row, endpoint=cloud.call(endpoint_of(resource.id)))
         return _left_behind(state, interrupted, own_change)
 
     def pause(tries: int) -> None:
         cloud.clients.pause(PAUSE_S)
 
-    return put_back(look, partial(_set_share, cloud, resource.id, state, own_change.before), pause)
+    return put_back_number(look, partial(_set_share, cloud, resource.id, state, own_change.before), pause)
 
 
-def _settled(state: HalfDone, because: str) -> LeftBehind:
-    return LeftBehind(settled=PutBackResult(state=state, because=because))
-
-
-def _left_behind(state: State, interrupted: Act, change: SideChange) -> LeftBehind:
+def _left_behind(state: State, interrupted: Act, change: SideChange) -> PutBackResult | CloudError:
     row, endpoint = state["deployment"], state["endpoint"]
     if interrupted.created is None or _created_at(row) != interrupted.created:
-        return _settled(HalfDone.LEFT, "it may be another deployment by now, so its traffic stays as it is")
+        because = "it may be another deployment by now, so its traffic stays as it is"
+        return PutBackResult(state=HalfDone.LEFT, because=because)
     if _state_of(row) == "Deleting":
-        return _settled(HalfDone.DONE, "it is being deleted")
+        return PutBackResult(state=HalfDone.DONE, because="it is being deleted")
     percent, progress = deployments.traffic_percent(endpoint, row["name"]), _state_of(endpoint)
     if percent is None:
         text = "its share of its endpoint's traffic can't be read"
         raise CloudError(Reason.UNREADABLE, deployments.READ_ENDPOINTS, text)
-    busy = CloudError(Reason.REFUSED, WRITE_ENDPOINT, f"its endpoint is still {progress}")
-    return LeftBehind(
-        is_back=percent == change.before,
-        left_because=None if percent == change.before else _left_because(state, percent, interrupted.at, change),
-        busy_because=busy if progress in deployments.CHANGING_STATES else None,
-        told=f"its traffic was at {change.ours}%, and setting it back to {change.before}% has begun",
-    )
+    is_back = percent == change.before
+    if not is_back and (left := _left_because(state, percent, interrupted.at, change)):
+        return PutBackResult(state=HalfDone.LEFT, because=left)
+    if progress in deployments.CHANGING_STATES:
+        return CloudError(Reason.REFUSED, WRITE_ENDPOINT, f"its endpoint is still {progress}")
+    told = f"its traffic was at {change.ours}%, and setting it back to {change.before}% has begun"
+    return PutBackResult(state=HalfDone.UNCHANGED if is_back else HalfDone.OURS, because=told)
 
 
 def _left_because(state: State, percent: int, begun_at: datetime, change: SideChange) -> str | None:

@@ -7,22 +7,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from reaper.acting.contract import (
-    ActionFunctions,
-    ActionResult,
-    Earlier,
-    Manifest,
-    Permit,
-    UndoResult,
-    UndoState,
-    any_members,
-)
+from reaper.acting.contract import ActionFunctions, Earlier, Manifest, Permit, UndoResult, UndoState, any_members, done
 from reaper.azure import changes, computes, deletion
 from reaper.azure.computes import compute_request
 from reaper.azure.deployments import WRITE, deployment_request
 from reaper.azure.reader import Action, Deletion, Scaling, State, Table
 from reaper.azure.requests import ArmChange, Json, duration_seconds
 from reaper.errors import ActionWithdrawn, CloudError, Reason
+from reaper.finding import Outcome
 from reaper.kind import StartStop
 from reaper.model import Resource, StepName
 
@@ -72,7 +64,7 @@ def _shape(table: Table, step: StepName, by: str | None) -> Action:
     return table.actions[step]
 
 
-def _perform(table: Table, cloud: CloudSession, resource: Resource, manifest: Manifest, permit: Permit) -> ActionResult:
+def _perform(table: Table, cloud: CloudSession, resource: Resource, manifest: Manifest, permit: Permit) -> Outcome:
     """Carry it out. Raises ActionWithdrawn, and does nothing, if it isn't as recorded."""
     action = _shape(table, manifest.action, resource.stop_by)
     if table.saved:
@@ -82,13 +74,13 @@ def _perform(table: Table, cloud: CloudSession, resource: Resource, manifest: Ma
     if not is_recorded:
         raise ActionWithdrawn("its settings changed a moment ago")
     if isinstance(action, Scaling):
-        return ActionResult(because=_scale(action, cloud, resource, manifest, permit))
+        return done(_scale(action, cloud, resource, manifest, permit))
     if isinstance(action, Deletion):
-        return ActionResult(because=deletion.delete(cloud, resource, manifest, permit))
+        return done(deletion.delete(cloud, resource, manifest, permit))
     operation = changes.compute_operation(cloud, resource.id, action.call)
     with permit():
         changes.write(cloud, operation, compute_request(resource.id))
-    return ActionResult(because=action.because)
+    return done(action.because)
 
 
 def _scale(scaling: Scaling, cloud: CloudSession, resource: Resource, manifest: Manifest, permit: Permit) -> str:

@@ -19,9 +19,9 @@ from reaper.extras import install_command
 from reaper.notices.channels.delivery import ChannelContext, tls_context, with_deployment_channels
 from reaper.notices.channels.webhook import AnyStatus
 from reaper.notices.message import Audience
+from reaper.snooze.keys import sign_link
 from reaper.snooze.links import LinkSigner, link_address, open_signer
 from reaper.snooze.request import PAGE_PATH
-from reaper.snooze.token import sign_link
 from reaper.stores import secret_store
 from reaper.urls import split_address
 

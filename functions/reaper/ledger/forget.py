@@ -14,8 +14,18 @@ from typing import Any
 
 from reaper.errors import CloudError, Reason
 from reaper.ledger.ledger import Ledger
-from reaper.ledger.rows import DOCUMENT, VALUE_PREFIX, HistoryEntry, Visit, document_of, parse_document, valid_version
-from reaper.ledger.store import AtVersion, Category, Row
+from reaper.ledger.rows import (
+    DOCUMENT,
+    VALUE_PREFIX,
+    AtVersion,
+    Category,
+    HistoryEntry,
+    Row,
+    Visit,
+    document_of,
+    parse_document,
+    valid_version,
+)
 from reaper.limits.holds import HOLD_ROW, HoldRow
 from reaper.model import Pause
 from reaper.pending.stop_switch import PAUSE_ROW
@@ -94,39 +104,31 @@ def forget_address(ledger: Ledger, address: str) -> Iterator[ForgottenRow]:
 
 
 def _forget_in_row(row: Row, pattern: re.Pattern[str], ledger: Ledger) -> ForgottenRow | None:
-    outcome = ForgottenRow(sort=row.key.category, id=row.texts.get("id", row.key.name), columns=())
+    """The row once it is done; None if it hasn't the address. Of a document only what names a person or is free text is changed."""
+    category, names, new = row.key.category, list[str](), None
+    outcome = ForgottenRow(sort=category, id=row.texts.get("id", row.key.name), columns=())
     try:
-        is_named = row.key.category is Category.STATE
-        if form := ROW_FORMS.get(row.key.name.partition(" ")[0]) if is_named else FORMS.get(row.key.category):
-            return _forget_in_document(row, form, pattern, outcome, ledger)
-        new = {name: _redacted(name, text, pattern) for name, text in row.texts.items()}
-        changed = {name: text for name, text in new.items() if row.texts[name] != text}
-        if not changed:
+        if form := ROW_FORMS.get(row.key.name.partition(" ")[0]) if category is Category.STATE else FORMS.get(category):
+            column = f"{VALUE_PREFIX}{DOCUMENT}" if category in {Category.VISIT, Category.STATE} else DOCUMENT
+            noun = parse_document(form, row.columns.get(column), f"the {category} of {outcome.id}")
+            new = _redacted_noun(noun, pattern, names)
+            changed = {column: document_of(new)}
+        else:
+            texts = {name: _without_address(name, text, pattern) or "" for name, text in row.texts.items()}
+            changed = {name: text for name, text in texts.items() if row.texts[name] != text}
+            names = [name.removeprefix(VALUE_PREFIX) for name in changed]
+        if not names:
             return None
-        outcome = replace(outcome, columns=tuple(sorted(name.removeprefix(VALUE_PREFIX) for name in changed)))
-        return outcome if _is_replaced(row, changed, ledger) else replace(outcome, error=CHANGED)
+        outcome = replace(outcome, columns=tuple(sorted(names)))
+        if not isinstance(new, HistoryEntry):
+            return outcome if _is_replaced(row, changed, ledger) else replace(outcome, error=CHANGED)
+        ledger.add_history(new)
+        ledger.store.delete(row.key)
+        return outcome
     except CloudError as failure:
         if failure.reason is not Reason.UNREADABLE:
             raise
         return replace(outcome, error=str(failure))
-
-
-def _forget_in_document(
-    row: Row, form: Any, pattern: re.Pattern[str], outcome: ForgottenRow, ledger: Ledger
-) -> ForgottenRow | None:
-    """Only what names a person or is free text is changed, never an ID or a name. Raises CloudError if it can't be read."""
-    column = f"{VALUE_PREFIX}{DOCUMENT}" if row.key.category in {Category.VISIT, Category.STATE} else DOCUMENT
-    changed: list[str] = []
-    noun = parse_document(form, row.columns.get(column), f"the {row.key.category} of {outcome.id}")
-    new = _redacted_noun(noun, pattern, changed)
-    if not changed:
-        return None
-    outcome = replace(outcome, columns=tuple(sorted(changed)))
-    if isinstance(new, HistoryEntry):
-        ledger.add_history(new)
-        ledger.store.delete(row.key)
-        return outcome
-    return outcome if _is_replaced(row, {column: document_of(new)}, ledger) else replace(outcome, error=CHANGED)
 
 
 def _redacted_noun(noun: Any, pattern: re.Pattern[str], changed: list[str], path: str = "") -> Any:
@@ -147,11 +149,13 @@ def _redacted_noun(noun: Any, pattern: re.Pattern[str], changed: list[str], path
 
 
 def _without_address(name: str, text: str, pattern: re.Pattern[str]) -> str | None:
-    if not pattern.search(text):
+    """The text of a field or column without the address."""
+    if name in FIXED_COLUMNS or not pattern.search(text):
         return text
     if name == RECIPIENT_FIELD:
         return None
-    return FORGOTTEN if name.rpartition(".")[2] == PERSON_COLUMN else pattern.sub(FORGOTTEN, text)
+    is_person = name.removeprefix(VALUE_PREFIX).rpartition(".")[2] == PERSON_COLUMN
+    return FORGOTTEN if is_person else pattern.sub(FORGOTTEN, text)
 
 
 def _is_replaced(row: Row, changed: dict[str, str], ledger: Ledger) -> bool:
@@ -160,10 +164,3 @@ def _is_replaced(row: Row, changed: dict[str, str], ledger: Ledger) -> bool:
         raise CloudError(Reason.UNREADABLE, "ledger:Read", f"{row.key.name} has a value that isn't a string")
     condition = AtVersion(version=valid_version(row.version, f"the {row.key.category} of {row.key.name}"))
     return ledger.store.put(row.key, row.texts | changed, row.touched, condition)
-
-
-def _redacted(name: str, text: str, pattern: re.Pattern[str]) -> str:
-    """The text of a column without the address."""
-    if name in FIXED_COLUMNS or not pattern.search(text):
-        return text
-    return FORGOTTEN if name.removeprefix(VALUE_PREFIX) == PERSON_COLUMN else pattern.sub(FORGOTTEN, text)

@@ -17,18 +17,26 @@ from reaper.errors import CloudError, Reason
 from reaper.ledger import rows
 from reaper.ledger.rows import (
     DOCUMENT,
+    LAST_NAME,
+    NEVER,
     VALUE_PREFIX,
+    AtVersion,
+    Category,
+    FreeFor,
+    Having,
     HistoryEntry,
+    Key,
     NamedRow,
     Recalled,
+    Row,
+    RowStore,
     RunStatistics,
     Visit,
     comparable_id,
     sortable_time,
 )
-from reaper.ledger.store import LAST_NAME, NEVER, AtVersion, Category, FreeFor, Having, Key, Row, RowStore
 from reaper.model import Constrained, Target
-from reaper.record import VOID_AHEAD, Act, Record, Snooze
+from reaper.record import VOID_AHEAD, Act, Record, Snooze, is_same_intent
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 RETENTION = timedelta(days=400)
@@ -58,8 +66,7 @@ class Ledger:
 
     def recall(self, ids: Iterable[str], now: datetime) -> Recalled:
         """What is retained at `now` about these resources, read by key in as few requests as the store can."""
-        keys = {key for resource_id in ids for key in resource_keys(resource_id)}
-        return _recalled(self.store.get_many(keys), now)
+        return _recalled(self.store.get_many(_keys_of(ids)), now)
 
     def record(self, resource_id: str, now: datetime) -> Record:
         """The record of one resource; an empty one if there is none. Raises CloudError also if it, or its snooze, can't be read."""
@@ -71,8 +78,7 @@ class Ledger:
 
     def recall_with_row(self, ids: Iterable[str], name: str, now: datetime) -> tuple[Recalled, NamedRow]:
         """The same and a named row, all read after this call, in one request if the store can."""
-        keys, row_key = {key for resource_id in ids for key in resource_keys(resource_id)}, _state_key(name)
-        stored = self.store.get_many({row_key, *keys})
+        stored = self.store.get_many({*_keys_of(ids), row_key := _state_key(name)})
         named = stored.pop(row_key, None)
         return _recalled(stored, now), _named_row(named, name)
 
@@ -119,12 +125,12 @@ class Ledger:
 
     def write_row(self, name: str, values: Mapping[str, str], expected_version: int) -> bool:
         """Replace the named row if its version is still `expected_version` (0: no row). Returns False if the version changed."""
-        return self.store.put(_state_key(name), rows.value_columns(values), NEVER, AtVersion(version=expected_version))
+        return self.store.put(_state_key(name), _value_columns(values), NEVER, AtVersion(version=expected_version))
 
     def add_visit(self, visit: Visit) -> None:
         """Store what a mail's link opens. It is retained until the link expires."""
         key, touched = Key(Category.VISIT, "", visit.id), sortable_time(visit.expires - RETENTION)
-        self.store.put(key, rows.value_columns({DOCUMENT: rows.document_of(visit)}), touched, AtVersion(version=0))
+        self.store.put(key, _value_columns({DOCUMENT: rows.document_of(visit)}), touched, AtVersion(version=0))
 
     def visit(self, visit_id: str, now: datetime) -> Visit | None:
         """What the link with that ID opens; None if there is no such row, or none any longer. Raises CloudError also if it can't be read."""
@@ -223,9 +229,9 @@ def place_of(target: Target) -> str:
     return target.account.lower() if target.region is None else f"{target.account} {target.region}"
 
 
-def resource_keys(resource_id: str) -> tuple[Key, Key]:
-    """The keys of the record and of the snooze of a resource."""
-    return record_key(resource_id), snooze_key(resource_id)
+def _keys_of(ids: Iterable[str]) -> set[Key]:
+    """The keys of the records and of the snoozes of these resources."""
+    return {key for resource_id in ids for key in (record_key(resource_id), snooze_key(resource_id))}
 
 
 def record_key(resource_id: str) -> Key:
@@ -296,7 +302,17 @@ def _recalled(stored: Mapping[Key, Row], now: datetime) -> Recalled:
 
 
 def _named_row(row: Row | None, name: str) -> NamedRow:
-    return rows.named_row(row.columns, row.version, name) if row else NamedRow()
+    """The named row in a row. Raises CloudError if it isn't readable."""
+    if row is None:
+        return NamedRow()
+    values = {column.removeprefix(VALUE_PREFIX): row.columns[column] for column in row.columns if column.startswith(VALUE_PREFIX)}
+    if not all(isinstance(value, str) for value in values.values()):
+        raise CloudError(Reason.UNREADABLE, "ledger:Read", f"the row {name!r} has a value that isn't a string")
+    return NamedRow(values=values, version=rows.valid_version(row.version, f"the row {name!r}"))
+
+
+def _value_columns(values: Mapping[str, str]) -> dict[str, str]:
+    return {f"{VALUE_PREFIX}{name}": value for name, value in values.items()}
 
 
 def _act_in(row: Row) -> Act | None:
@@ -328,26 +344,37 @@ def update_record(
 
     `known` is the record as read before, which saves a read. Raises CloudError if the ledger fails or other writers always come first.
     """
-    first = [known] if known is not None else []
+    return _update(ledger.record, ledger.write_record, resource_id, change, now, known)
 
-    def attempt() -> Record | None:
-        record = first.pop() if first else ledger.record(resource_id, now)
-        new = change(record)
-        return new if new == record or ledger.write_record(resource_id, new, record.version, now) else None
 
-    return write_until_accepted(attempt, resource_id)
+def update_intent(
+    ledger: Ledger, act: Act, change: Callable[[Record], Record], now: datetime, known: Record | None = None
+) -> Record:
+    """Change the record, whatever its version is, as long as it still has that intent. Returns the record. Raises CloudError."""
+    return update_record(ledger, act.id, lambda record: change(record) if is_same_intent(record, act) else record, now, known)
 
 
 def update_snooze(
     ledger: Ledger, resource_id: str, change: Callable[[Snooze], Snooze], now: datetime, known: Snooze | None = None
 ) -> Snooze:
     """Apply `change` to whatever a person said, as `update_record` does."""
+    return _update(ledger.snooze, ledger.write_snooze, resource_id, change, now, known)
+
+
+def _update(
+    read: Callable[[str, datetime], Stored],
+    write: Callable[[str, Stored, int, datetime], bool],
+    resource_id: str,
+    change: Callable[[Stored], Stored],
+    now: datetime,
+    known: Stored | None,
+) -> Stored:
     first = [known] if known is not None else []
 
-    def attempt() -> Snooze | None:
-        snooze = first.pop() if first else ledger.snooze(resource_id, now)
-        new = change(snooze)
-        return new if new == snooze or ledger.write_snooze(resource_id, new, snooze.version, now) else None
+    def attempt() -> Stored | None:
+        stored = first.pop() if first else read(resource_id, now)
+        new = change(stored)
+        return new if new == stored or write(resource_id, new, stored.version, now) else None
 
     return write_until_accepted(attempt, resource_id)
 

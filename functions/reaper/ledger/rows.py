@@ -1,17 +1,19 @@
-"""What the ledger's rows say: their nouns, and how each is turned into a document, and back.
+"""The ledger's rows: the port of a store, what each row says, and how that is turned into a document, and back.
 
-Every row that was ever stored must be read, or be reported as unreadable; it must never look like no row.
+A row has strings by key. Four stores keep them, and know nothing of retention but the moment from which it counts: `touched`. Times are strings
+that sort in order of time. Every row that was ever stored must be read, or be reported as unreadable; it must never look like no row.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from enum import StrEnum
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from reaper.errors import CloudError, Reason
 from reaper.model import Resource, Target, Time
@@ -21,6 +23,10 @@ from reaper.text import DOLLARS, LIST_PRICES, validation_text
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
+FIRST_NAME, LAST_NAME = "-", "~"
+"""No name of a row that is queried is before the one or after the other."""
+NEVER = "9999-12-31T23:59:59.999999+00:00"
+"""When a row was touched that is never forgotten."""
 VALUE_PREFIX = "v_"
 """Begins the columns of a named row's values."""
 RESTORED = "restored"
@@ -33,6 +39,120 @@ MAX_TEXT = 300
 """How long text for people may be in a document."""
 
 Noun = TypeVar("Noun")
+
+
+class Category(StrEnum):
+    """What a row is about."""
+
+    RECORD = "record"
+    SNOOZE = "snooze"
+    HISTORY = "history"
+    STATE = "state"
+    LEASE = "lease"
+    STATISTICS = "summary"
+    VISIT = "visit"
+    SAVING = "saving"
+    SAVED = "saved"
+    TREND = "trend"
+
+
+READ_BY_KEY = frozenset({Category.STATE, Category.LEASE, Category.VISIT})
+"""The categories of which no partition is ever queried, so that a store may lay their rows where it likes."""
+
+
+class Key(NamedTuple):
+    """Rows of one category and place are one partition, in the order of their names."""
+
+    category: Category
+    place: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A row as it is stored. A column that isn't a string stays in it, as whatever the store makes of it."""
+
+    key: Key
+    columns: Mapping[str, Any]
+    version: Any = None
+    touched: str = ""
+
+    def is_lapsed(self, before: str | None) -> bool:
+        """Whether its retention began before that. That of a row that doesn't say never did."""
+        return before is not None and "" < self.touched < before
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """The columns that are strings."""
+        return {name: value for name, value in self.columns.items() if isinstance(value, str)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AtVersion:
+    """The row has this version and its retention didn't begin before `lapsed_before`; 0: there is no such row."""
+
+    version: int
+    lapsed_before: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FreeFor:
+    """There is no row, or its `holder` is this one, or it was touched at `now` or earlier."""
+
+    holder: str
+    now: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Having:
+    """The row still has this text in the column."""
+
+    column: str
+    text: str
+
+
+Condition = AtVersion | FreeFor | Having
+
+
+class RowStore(Protocol):
+    """Every operation raises CloudError if the store fails. All reads are consistent. Writes of one row are atomic."""
+
+    def get(self, key: Key) -> Row | None:
+        """The row, in one request."""
+
+    def get_many(self, keys: Collection[Key]) -> dict[Key, Row]:
+        """The rows that exist, in as few requests as the store can."""
+
+    def query(
+        self, category: Category, place: str, first: str = FIRST_NAME, last: str = LAST_NAME, limit: int | None = None
+    ) -> list[Row]:
+        """The rows of one partition from name `first` to `last`, in the order of their names. No more than `limit` are read."""
+
+    def put(self, key: Key, columns: Mapping[str, str], touched: str, condition: AtVersion | FreeFor | None = None) -> bool:
+        """Replace the row. Under AtVersion its version is raised, else it has none. Returns False if the condition isn't met."""
+
+    def delete(self, key: Key, having: Having | None = None) -> None:
+        """Delete the row if it exists and the condition is met."""
+
+    def forget_before(self, moment: str) -> int:
+        """Delete every row touched before `moment`, now or later. Returns how many now."""
+
+    def scan(self) -> Iterator[Row]:
+        """Every row. A run never reads a whole store: this is for a person with rights of their own."""
+
+    def close(self) -> None:
+        """Close files and connections."""
+
+
+def is_met(condition: Condition | None, row: Row | None) -> bool:
+    """Whether the row as read meets the condition. A version that can't be read is no version."""
+    if isinstance(condition, AtVersion):
+        if row is None or row.is_lapsed(condition.lapsed_before):
+            return condition.version == 0
+        return condition.version > 0 and str(row.version) == str(condition.version)
+    if isinstance(condition, FreeFor):
+        return row is None or row.columns.get("holder") == condition.holder or row.touched <= condition.now
+    return condition is None or (row is not None and row.columns.get(condition.column) == condition.text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,9 +300,9 @@ def host_ids(resource: Resource) -> Sequence[str]:
     return list(dict.fromkeys([host, host.lower()])) if host else []
 
 
-def remembered_ids(resource: Resource) -> Sequence[str]:
-    """The IDs of everything stored that may protect it: its own and its host's."""
-    return [resource.id, *host_ids(resource)]
+def remembered_ids(*resources: Resource) -> Sequence[str]:
+    """The IDs of everything stored that may protect these: their own and their hosts', each once."""
+    return list(dict.fromkeys(id_ for resource in resources for id_ in (resource.id, *host_ids(resource))))
 
 
 def document_of(noun: Any, form: Any = None) -> str:
@@ -224,19 +344,6 @@ def _cut(text: str | None) -> str | None:
     return f"{text[: MAX_TEXT - 1]}…" if text and len(text) > MAX_TEXT else text
 
 
-def named_row(columns: Mapping[str, Any], version: object, name: str) -> NamedRow:
-    """The named row in a row. Raises CloudError if it isn't readable."""
-    values = {column.removeprefix(VALUE_PREFIX): value for column, value in columns.items() if column.startswith(VALUE_PREFIX)}
-    if not all(isinstance(value, str) for value in values.values()):
-        raise CloudError(Reason.UNREADABLE, "ledger:Read", f"the row {name!r} has a value that isn't a string")
-    return NamedRow(values=values, version=valid_version(version, f"the row {name!r}"))
-
-
-def value_columns(values: Mapping[str, str]) -> dict[str, str]:
-    """The values of a named row as columns."""
-    return {f"{VALUE_PREFIX}{name}": value for name, value in values.items()}
-
-
 def valid_version(version: object, subject: str) -> int:
     """The version of a row as a store returns it. Raises CloudError for one below 1, which would look like no row."""
     with unreadable(subject):
@@ -250,14 +357,6 @@ def sortable_time(moment: datetime) -> str:
     if moment.utcoffset() is None:
         raise ValueError(f"{moment!r} has no time zone")
     return moment.astimezone(UTC).isoformat(timespec="microseconds")
-
-
-def parse_time(text: str) -> datetime:
-    """The inverse of `sortable_time`. Raises ValueError for a naive time, TypeError for anything but a string."""
-    moment = datetime.fromisoformat(text)
-    if moment.utcoffset() is None:
-        raise ValueError(f"{text!r} has no time zone")
-    return moment
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from reaper.errors import CloudError, Reason, SettingsError
-from reaper.ledger.store import (
+from reaper.ledger.rows import (
     FIRST_NAME,
     LAST_NAME,
     AtVersion,
@@ -44,7 +44,7 @@ BY_KEY = "WHERE category = ? AND place = ? AND name = ?"
 
 
 class SqliteStore:
-    """`reaper.ledger.store.RowStore` in a file, through a connection that several threads may use."""
+    """`reaper.ledger.rows.RowStore` in a file, through a connection that several threads may use."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection

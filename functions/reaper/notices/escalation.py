@@ -24,7 +24,6 @@ from reaper.notices.forecast import NoticeContext
 from reaper.notices.item import cost_sentence, has_cost, keep_tag, notice_item, shown_name, wasted_text
 from reaper.notices.message import MAX_SUBJECT, Audience, Card, Message, is_deliverable, render_mail
 from reaper.notices.sending import MAX_RESOURCES
-from reaper.pending import intents
 from reaper.policy.owners import SEVERAL, shown
 from reaper.policy.schema import Escalate
 from reaper.policy.tags import tag_values
@@ -139,7 +138,7 @@ def _notice(finding: Finding) -> Notice:
 def _still_owed(addressee: str, about: Sequence[Finding], mails: NoticeRound) -> tuple[list[Finding], Part]:
     """Those that still have to be escalated: neither their notice nor a snooze changed meanwhile. None if the ledger can't be read."""
     try:
-        recalled = mails.ledger.recall(intents.ids_with_hosts(f.case for f in about), mails.context.clock())
+        recalled = mails.ledger.recall(remembered_ids(*(f.case.resource for f in about)), mails.context.clock())
     except ReaperError as error:
         return [], Part(errors=[error])
     known = [mails.findings[f.case.resource.id] for f in about]

@@ -15,7 +15,7 @@ from reaper.case import Coverage
 from reaper.coverage import failure_row, own_row
 from reaper.errors import CloudError, ReaperError, Reason
 from reaper.finding import Finding, Outcome, follow_up, is_action, judged_case, left_alone
-from reaper.ledger.ledger import update_record, update_snooze
+from reaper.ledger.ledger import update_intent, update_record, update_snooze
 from reaper.ledger.rows import HistoryEntry, Recalled, comparable_id, remembered_ids
 from reaper.model import NOTICES, Resource, Result, StepName
 from reaper.notices.channels.delivery import Delivery, Misses, deliver, errors_by_id, receipts_by_id
@@ -24,9 +24,18 @@ from reaper.notices.forecast import NoticeContext
 from reaper.notices.item import kind_title, shown_name, shown_place
 from reaper.notices.message import MAX_SUBJECT, Audience, Card, Message, is_deliverable, render_mail
 from reaper.notices.owner_notice import owner_notices
-from reaper.pending import intents
 from reaper.planning import accepted
-from reaper.record import Act, Correction, Record, after_action, dated_ahead_because, last_notice_at, snoozed_because, with_result
+from reaper.record import (
+    Act,
+    Correction,
+    Record,
+    after_action,
+    dated_ahead_because,
+    is_same_intent,
+    last_notice_at,
+    snoozed_because,
+    with_result,
+)
 from reaper.report.run_report import with_record
 from reaper.text import count_noun, format_time, tidy_line
 from reaper.view import View
@@ -147,7 +156,7 @@ def channel_failures(deliveries: Iterable[Delivery]) -> list[Coverage]:
 def told_acts(acts: Iterable[Act], recalled: Recalled) -> frozenset[str]:
     """The IDs of those of which a channel accepted the mail, as their records say, also once another action has begun."""
     records = [(act, recalled.readable_only().record(act.id)) for act in acts]
-    told = [(a.id, r.act.told_at if r.act and intents.is_same_intent(r, a) else r.told_run == a.run) for a, r in records]
+    told = [(a.id, r.act.told_at if r.act and is_same_intent(r, a) else r.told_run == a.run) for a, r in records]
     return frozenset(resource_id for resource_id, is_told in told if is_told)
 
 
@@ -195,8 +204,8 @@ def record_action_told(finding: Finding, act: Act, receipt: str, mails: NoticeRo
         told_run = record.told_run if is_open else act.run
         return replace(record, act=record.act and replace(record.act, told_at=now), told_run=told_run)
 
-    write = partial(intents.update_intent, mails.ledger, act, told, now)
-    errors = attempt(partial(write, known if intents.is_same_intent(known, act) else None))
+    write = partial(update_intent, mails.ledger, act, told, now)
+    errors = attempt(partial(write, known if is_same_intent(known, act) else None))
     return Part(errors=errors and [*errors, *attempt(write)])
 
 
@@ -206,7 +215,7 @@ def _current_findings(
     """Those that a mail may still be about. A notice that may not go out is left alone; if the ledger can't be read, it failed."""
     due = [f for f in about if not (lost and f.step.name in NOTICES)]
     try:
-        recalled = mails.ledger.recall(intents.ids_with_hosts([f.case for f in due]), mails.context.clock())
+        recalled = mails.ledger.recall(remembered_ids(*(f.case.resource for f in due)), mails.context.clock())
         errors = []
     except ReaperError as error:
         recalled, errors = None, [error]

@@ -1,1 +1,1 @@
-"""What every run reads about actions: intents, holds, the stop switch and plan files."""
+"""What every run reads about actions: unfinished ones, the stop switch and plan files."""

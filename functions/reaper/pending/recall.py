@@ -12,12 +12,11 @@ from reaper.case import Case, Coverage
 from reaper.coverage import add_failure_row, failure_row, target_of_row
 from reaper.errors import CloudError, ReaperError
 from reaper.handover import Observed
-from reaper.ledger.lease import RunLeases
 from reaper.ledger.ledger import Ledger
-from reaper.ledger.rows import NamedRow, Recalled, comparable_id
+from reaper.ledger.rows import NamedRow, Recalled, comparable_id, remembered_ids
+from reaper.ledger.runs import RunLeases
 from reaper.model import Target
-from reaper.pending import intents, lost, unfinished
-from reaper.pending.lost import StoredManifest
+from reaper.pending import unfinished
 from reaper.pending.unfinished import Settled
 
 RESOURCE = "resource"
@@ -61,7 +60,7 @@ def take_resource_leases(cases: Sequence[Case], leases: RunLeases, now: datetime
 def recall_to_read(cases: Sequence[Case], ledger: Ledger, now: datetime, rows: list[Coverage]) -> Recalled | None:
     """What is recorded about single resources and their hosts, or, for an audit, about any; None if the ledger can't be read."""
     try:
-        recalled = ledger.recall(intents.ids_with_hosts(cases), now)
+        recalled = ledger.recall(remembered_ids(*(case.resource for case in cases)), now)
     except ReaperError as error:
         add_failure_row(rows, failure_row("ledger", error))
         return None
@@ -72,14 +71,14 @@ def recall_to_read(cases: Sequence[Case], ledger: Ledger, now: datetime, rows: l
 def recall_and_settle(
     cases: Sequence[Case],
     targets: Collection[Target],
-    stored: Sequence[StoredManifest],
+    stored: Sequence[str],
     leases: RunLeases,
     now: datetime,
     rows: list[Coverage],
 ) -> tuple[Recalled, Sequence[Settled]] | None:
     """What is recorded in the targets, with the open actions of earlier runs closed, and each target as it was settled. None if that fails.
 
-    Actions that the ledger doesn't know, by the manifests that are `stored`, are in the records too; a row reports them until they are settled.
+    Actions that the ledger doesn't know, by the addresses of the manifests that are `stored`, are in the records too; a row reports them until they are settled.
     """
     ledger, run_id = leases.ledger, leases.run_id
     recalled, settled = Recalled(), list[Settled]()
@@ -87,17 +86,17 @@ def recall_and_settle(
         for target in sorted(targets, key=str):
             there = [case for case in cases if case.resource.target == target]
             listed = {comparable_id(case.resource.id): case for case in there}
-            stored_there = ledger.recall_target(target, now, intents.ids_with_hosts(there))
+            stored_there = ledger.recall_target(target, now, remembered_ids(*(case.resource for case in there)))
             settled.append(unfinished.settle_target(target, listed, stored_there, ledger, run_id, now))
             recalled = recalled.with_newer(settled[-1].recalled)
-        recalled = lost.note_lost_actions(cases, recalled, stored, ledger, now)
+        recalled = unfinished.note_lost_actions(cases, recalled, stored, ledger, now)
     except ReaperError as error:
         rows.append(failure_row("ledger", error))
         return None
     _add_unreadable(recalled.errors, rows)
     if failed := unfinished.closed_actions_error([each for one in settled for each in one.closed]):
         add_failure_row(rows, failure_row("acts", failed))
-    if unsettled := lost.lost_actions_error(intents.ids_with_hosts(cases), recalled):
+    if unsettled := unfinished.lost_actions_error(remembered_ids(*(case.resource for case in cases)), recalled):
         rows.append(failure_row("acts", unsettled))
     return recalled, settled
 

@@ -1,28 +1,52 @@
 """Actions that earlier runs began and didn't report: each is closed if its result is unknown, and its owner gets a mail about it.
 
 A run finds them in the records of each target that it leases, and by the row of open targets in those that no run sweeps any more.
+
+An action whose manifest is new may also be one that this ledger doesn't know: it was emptied, replaced or restored from a backup since. Such an
+action may be half done, and the row that said what it had changed is gone. Its resource is left alone until a person restores it. Nothing is put
+back from a manifest that the ledger doesn't name, because nothing proves what is in a store. Its address says enough to find it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 
 from reaper.case import Case, Owner
 from reaper.errors import CloudError, Reason
 from reaper.finding import Finding, Outcome, Step
-from reaper.ledger.ledger import Ledger, TargetText, target_from_text, target_text, update_record, update_row
-from reaper.ledger.rows import DOCUMENT, NamedRow, Recalled, comparable_id, document_of, parse_document
+from reaper.ledger.ledger import Ledger, TargetText, target_from_text, target_text, update_intent, update_record, update_row
+from reaper.ledger.rows import DOCUMENT, HistoryEntry, NamedRow, Recalled, comparable_id, document_of, parse_document
 from reaper.model import Ceiling, Resource, Result, Rule, State, StepName, Target, Verdict
-from reaper.pending import intents
 from reaper.planning import possible_actions
 from reaper.record import Act, Record, closed_unknown, dated_ahead_because, is_interrupted, is_unfinished, left_stopped
 from reaper.stand import with_follow_ups
 from reaper.view import View
 
+NOT_KNOWN = "it isn't known whether the action was carried out"
 OPEN_TARGETS_ROW, OPEN_TARGETS = "open targets", tuple[TargetText, ...]
 """The named row with the targets that may have an action which isn't settled, or which its owner doesn't know of."""
+BEGAN = "began"
+"""In the history: a run was about to store the manifest of an action. It is written before that, and so is never missing by a crash."""
+LISTED_FOR = timedelta(days=5)
+"""No listed manifest is older: they are those of today and the three days before."""
+
+
+def own_outcome(record: Record, run_id: str, action: StepName) -> Outcome | None:
+    """The outcome that the run's own intent shows; None if the record has no such intent."""
+    act = record.act
+    return outcome_in(act) if act and (act.run, act.action) == (run_id, action) else None
+
+
+def outcome_in(act: Act) -> Outcome:
+    """The outcome of an action. Without a result it isn't known."""
+    if act.result in {None, Result.FAILED}:
+        return Outcome(result=Result.FAILED, error=act.because or NOT_KNOWN, begun=True)
+    return Outcome(result=act.result or Result.FAILED, because=act.because, begun=True, part_done=act.part)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,11 +64,8 @@ class Unfinished:
     @property
     def outcome(self) -> Outcome:
         """Its outcome, for its mail."""
-        return (
-            replace(intents.outcome_in(self.act), error=interrupted_because(self.act))
-            if self.is_open
-            else intents.outcome_in(self.act)
-        )
+        outcome = outcome_in(self.act)
+        return replace(outcome, error=interrupted_because(self.act)) if self.is_open else outcome
 
 
 def change_open_targets(
@@ -58,11 +79,9 @@ def change_open_targets(
     def changed(row: NamedRow) -> Mapping[str, str] | None:
         before = set(targets_in(row))
         after = (before - set(finished)) | set(begun)
-        return (
-            None
-            if after == before and not begun
-            else {DOCUMENT: document_of(tuple(sorted(map(target_text, after))), OPEN_TARGETS)}
-        )
+        if after == before and not begun:
+            return None
+        return {DOCUMENT: document_of(tuple(sorted(map(target_text, after))), OPEN_TARGETS)}
 
     update_row(ledger, OPEN_TARGETS_ROW, changed, known=known)
 
@@ -119,12 +138,10 @@ def settle_target(
     closing = [id_ for id_, record in records.items() if is_unfinished(record, run_id) and not is_interrupted(record)]
     changed = {id_: update_record(ledger, id_, closed_unknown, now, records[id_]) for id_ in closing}
     for id_, case in cases.items():
-        if (
-            id_ in records
-            and (act := records[id_].act)
-            and possible_actions.is_left_stopped(View(case=case, now=now, record=records[id_]))
-        ):
-            changed[id_] = intents.update_intent(ledger, act, left_stopped, now)
+        if id_ not in records or (act := records[id_].act) is None:
+            continue
+        if possible_actions.is_left_stopped(View(case=case, now=now, record=records[id_])):
+            changed[id_] = update_intent(ledger, act, left_stopped, now)
     if changed:
         recalled = recalled.with_newer(ledger.recall(changed, now))
         records |= {id_: recalled.record(id_) for id_ in changed if not recalled.is_unreadable(id_)}
@@ -180,3 +197,70 @@ def unlisted_resource(unfinished: Unfinished) -> Resource:
     """What its action says of the resource."""
     act = unfinished.act
     return Resource(kind=act.kind, id=act.id, name=act.name, target=unfinished.target, region=act.region, created=None)
+
+
+def digest_of(resource_id: str) -> str:
+    """The digest of an ID in the names of its manifests."""
+    return sha256(comparable_id(resource_id).encode()).hexdigest()[:24]
+
+
+def run_and_digest(address: str) -> tuple[str, str]:
+    """What the address of a manifest says: the run that stored it, and the digest of its resource's ID."""
+    run, name = ["", *re.split(r"[/\\]", address)][-2:]
+    return run, name.partition("-")[0]
+
+
+def record_known(ledger: Ledger, resource_id: str, run: str, now: datetime, because: str) -> None:
+    """Record that the ledger knows of the action of that run. Raises CloudError."""
+    ledger.add_history(HistoryEntry(id=resource_id, when=now, what=BEGAN, by=run, because=because))
+
+
+def note_lost_actions(
+    cases: Iterable[Case], recalled: Recalled, stored: Iterable[str], ledger: Ledger, now: datetime
+) -> Recalled:
+    """The records, with the address of its manifest in that of each case with an action that the ledger doesn't know. Raises CloudError.
+
+    `stored`: the addresses of the manifests of the last days.
+    """
+    by_digest: dict[str, list[str]] = defaultdict(list)
+    for address in stored:
+        by_digest[run_and_digest(address)[1]].append(address)
+    ids = [case.resource.id for case in cases] if by_digest else []
+    lost = [id_ for id_ in ids if (found := by_digest.get(digest_of(id_))) and _note_lost(id_, found, recalled, ledger, now)]
+    return recalled.with_newer(ledger.recall(lost, now)) if lost else recalled
+
+
+def _note_lost(resource_id: str, found: Sequence[str], recalled: Recalled, ledger: Ledger, now: datetime) -> bool:
+    """Whether an action of one of these manifests is unknown; then its address is in the record."""
+    if recalled.is_unreadable(resource_id):
+        return False
+    record = recalled.record(resource_id)
+    others = [address for address in found if record.act is None or run_and_digest(address)[0] != record.act.run]
+    if not others or record.lost_manifest:
+        return False
+    runs = {entry.by for entry in ledger.history(resource_id, now - LISTED_FOR)}
+    unknown = next((address for address in reversed(others) if run_and_digest(address)[0] not in runs), None)
+    if unknown:
+        update_record(ledger, resource_id, lambda record: replace(record, lost_manifest=unknown), now)
+    return unknown is not None
+
+
+def half_done_because(record: Record, run_id: str | None = None) -> str | None:
+    """Why a resource with this record may only be started: an action may be half done, one of another run or one that the ledger doesn't know."""
+    if record.act and record.lost_manifest is None and is_interrupted(record, run_id):
+        return interrupted_because(record.act)
+    return (
+        record.lost_manifest
+        and f"the ledger doesn't know of an action on it that may be half done; its manifest is {record.lost_manifest}"
+    )
+
+
+def lost_actions_error(ids: Sequence[str], recalled: Recalled) -> CloudError | None:
+    """The error in the report about those resources with such an action; None if there are none."""
+    records = {id_: recalled.readable.get(same) for same, id_ in {comparable_id(id_): id_ for id_ in reversed(ids)}.items()}
+    lost = [(id_, record) for id_, record in records.items() if record and record.lost_manifest]
+    if not lost:
+        return None
+    (resource_id, record), more = lost[-1], f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""
+    fix = f"read it, then `reaper restore {resource_id} --trust-manifest` settles it"
+    return CloudError(Reason.PARTIAL, "act", f"{resource_id}: {half_done_because(record)}; {fix}{more}")

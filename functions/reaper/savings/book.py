@@ -16,8 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 from reaper.case import Price
 from reaper.errors import CloudError, Reason
 from reaper.ledger.ledger import Ledger, target_text, write_until_accepted
-from reaper.ledger.rows import adapter, comparable_id, sortable_time, valid_version
-from reaper.ledger.store import LAST_NAME, AtVersion, Category, Key, Row
+from reaper.ledger.rows import LAST_NAME, AtVersion, Category, Key, Row, adapter, comparable_id, sortable_time, valid_version
 from reaper.model import StepName, Target
 from reaper.savings.credit import Cause, Saving, Span, Subject
 

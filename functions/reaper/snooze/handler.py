@@ -1,5 +1,7 @@
 """Handles requests for snooze links, whichever cloud serves them; holds ledger, keys and rate limits between requests.
 
+A valid form writes for each chosen resource a snooze or a "not mine", in a row of its own, and an entry in its history.
+
 Opening a link changes nothing, because mail scanners, previews and prefetching browsers do that; only sending the form does. No request
 can stop or delete anything.
 
@@ -19,15 +21,19 @@ from functools import cache
 
 from reaper.errors import ReaperError, SettingsError
 from reaper.ledger import opening
-from reaper.ledger.ledger import Ledger
+from reaper.ledger.ledger import Ledger, update_snooze
 from reaper.ledger.opening import require_known_format
-from reaper.ledger.rows import Visit
-from reaper.snooze import choices, keys, news, pages
+from reaper.ledger.rows import HistoryEntry, Recalled, Visit, VisitResource
+from reaper.notices.message import is_plain_address
+from reaper.record import Snooze
+from reaper.snooze import keys, pages
 from reaper.snooze import request as form
-from reaper.snooze.keys import Keyring
-from reaper.snooze.news import Row
+from reaper.snooze.keys import InvalidLink, Keyring, Keys, key_id, verify_link
+from reaper.snooze.pages import Row, Written
 from reaper.snooze.request import MAX_BODY, PAGE_PATH, Reply, Request, SnoozeContext, SnoozeForm, network_of, token_of
-from reaper.snooze.token import InvalidLink, Keys, key_id, verify_link
+from reaper.text import format_time
+
+HOLDER = "the holder of the link"
 
 
 class SnoozeHandler:
@@ -118,12 +124,13 @@ def _reply_to_link(request: Request, context: SnoozeContext, limiters: RateLimit
 def _reply_to_form(sent: SnoozeForm, visit: Visit, context: SnoozeContext) -> Reply:
     ledger, now = context.ledger(), context.now
     recalled = ledger.recall([each.id for each in visit.resources], now)
-    chosen = [row for row in news.rows_of(visit, recalled, now) if row.number in sent.rows]
+    chosen = [row for row in pages.rows_of(visit, recalled, now) if row.number in sent.rows]
     if problem := _problem_of(sent, visit, chosen):
         return _form_page(sent, visit, context, problem)
     require_known_format(ledger)
     kept = [row.resource for row in chosen if row.may_keep]
-    return pages.result_page(sent, visit, choices.write_choices(sent, visit, kept, ledger, recalled, now), chosen, now)
+    written = [_write_choice(sent, visit, resource, ledger, recalled, now) for resource in kept]
+    return pages.result_page(sent, visit, written, chosen, now)
 
 
 def _problem_of(sent: SnoozeForm, visit: Visit, chosen: Sequence[Row]) -> str:
@@ -131,15 +138,15 @@ def _problem_of(sent: SnoozeForm, visit: Visit, chosen: Sequence[Row]) -> str:
     if not any(row.may_keep for row in chosen):
         return "It was too late to keep this. Nothing was saved." if chosen else "Choose at least one resource."
     if sent.disowns:
-        return "" if choices.may_disown(visit) else "This mail didn't go to an owner, so only the tags can say whose it is."
+        return "" if may_disown(visit) else "This mail didn't go to an owner, so only the tags can say whose it is."
     is_valid = sent.days is not None and 1 <= sent.days <= max(pages.days_for(sent.days, each) for each in visit.resources)
     return "" if is_valid else "Choose how long to keep it."
 
 
 def _form_page(sent: SnoozeForm, visit: Visit, context: SnoozeContext, problem: str = "") -> Reply:
     now = context.now
-    rows = news.rows_of(visit, context.ledger().recall([each.id for each in visit.resources], now), now)
-    may = {"shorten": any(choices.may_shorten(row.snooze, visit, now) for row in rows), "disown": choices.may_disown(visit)}
+    rows = pages.rows_of(visit, context.ledger().recall([each.id for each in visit.resources], now), now)
+    may = {"shorten": any(may_shorten(row.snooze, visit, now) for row in rows), "disown": may_disown(visit)}
     return pages.form_page(sent, visit, rows, now, may, problem)
 
 
@@ -148,6 +155,87 @@ def _required_setting(environ: Mapping[str, str], name: str) -> str:
     if not value:
         raise SettingsError(f"{name} is not set; snooze links need it")
     return value
+
+
+def _write_choice(
+    form: SnoozeForm, visit: Visit, resource: VisitResource, ledger: Ledger, recalled: Recalled, now: datetime
+) -> Written:
+    """Write one choice; if that fails, it doesn't affect the others."""
+    changed, known, to = False, Snooze(), ""
+
+    def choose(snooze: Snooze) -> Snooze:
+        nonlocal changed
+        new = with_disowned(snooze, to, visit, now) if form.disowns else with_snooze(snooze, form, resource, visit, now)
+        changed = new is not snooze
+        return new
+
+    try:
+        is_unreadable = recalled.is_unreadable(resource.id)  # which protects; a snooze is a row of its own
+        known = ledger.snooze(resource.id, now) if is_unreadable else recalled.snooze(resource.id)
+        notice = None if is_unreadable and not form.disowns else recalled.record(resource.id).notice
+        to = (notice and notice.to) or ""
+        snooze = update_snooze(ledger, resource.id, choose, now, known)
+    except ReaperError as error:
+        return Written(resource=resource, snooze=known, error=str(error))
+    problem = _record_history(form, resource.id, snooze, ledger, now) if changed else ""
+    return Written(resource=resource, snooze=snooze, changed=changed, problem=problem)
+
+
+def with_snooze(snooze: Snooze, form: SnoozeForm, resource: VisitResource, visit: Visit, now: datetime) -> Snooze:
+    """The snooze that the form asks for, without a "not mine" of the same person, who has thought better of it.
+
+    A longer snooze stays, unless the person gave it and the form asks to shorten it.
+    """
+    until, current = pages.snooze_end(now, pages.days_for(form.days or 1, resource)), snooze.until
+    if is_disowned_by(snooze, visit.address):
+        snooze = replace(snooze, disowned_by=None, disowned_at=None)
+    if current and (current == until or (current > until and not (form.shorten and may_shorten(snooze, visit, now)))):
+        return snooze
+    # A name in the form proves nothing, so it's only added. An address that was removed from the ledger isn't written again.
+    owner = visit.address if is_plain_address(visit.address) else HOLDER
+    by = f"{form.name} ({owner})" if form.name else owner
+    return replace(snooze, until=until, at=now, by=by, reason=form.reason or None)
+
+
+def with_disowned(snooze: Snooze, notified: str, visit: Visit, now: datetime) -> Snooze:
+    """The snooze with the owner's "not mine". The mail to an earlier owner doesn't replace that of the present one, who was `notified`."""
+    is_present_owner = notified.casefold() == visit.address.casefold()
+    if is_disowned_by(snooze, visit.address) or (snooze.disowned_by and not is_present_owner):
+        return snooze
+    return replace(snooze, disowned_by=visit.address, disowned_at=now)
+
+
+def is_disowned_by(snooze: Snooze, address: str) -> bool:
+    """Whether it was this address that said that it isn't theirs."""
+    return (snooze.disowned_by or "").casefold() == address.casefold()
+
+
+def may_shorten(snooze: Snooze, visit: Visit, now: datetime) -> bool:
+    """Whether the person who got the mail gave the present snooze."""
+    if snooze.until is None or snooze.until <= now:
+        return False
+    by, owner = (snooze.by or "").casefold(), visit.address.casefold()
+    return is_plain_address(owner) and (by == owner or by.endswith(f" ({owner})"))
+
+
+def may_disown(visit: Visit) -> bool:
+    """Whether the mail went to an owner, whose address is known still."""
+    return visit.is_owner and is_plain_address(visit.address)
+
+
+def _record_history(form: SnoozeForm, resource_id: str, snooze: Snooze, ledger: Ledger, now: datetime) -> str:
+    """Write the history. Returns the problem if that fails: the choice itself is valid all the same."""
+    until = format_time(snooze.until) if snooze.until else ""
+    because = f"snoozed by its link until {until}" + (f": {snooze.reason}" if snooze.reason else "")
+    entry = HistoryEntry(id=resource_id, when=now, what="kept", by=snooze.by or "", because=because)
+    if form.disowns:
+        because = "its owner said that it isn't theirs" + (f": {form.reason}" if form.reason else "")
+        entry = replace(entry, what="disowned", by=snooze.disowned_by or "", because=because)
+    try:
+        ledger.add_history(entry)
+    except ReaperError as error:
+        return f"its history couldn't be written: {error}"
+    return ""
 
 
 class RateLimiter:

@@ -9,7 +9,7 @@ from ipaddress import ip_network
 from urllib.parse import parse_qs
 
 from reaper.ledger.ledger import Ledger
-from reaper.snooze.token import Keys
+from reaper.snooze.keys import Keys
 from reaper.text import tidy_line
 
 PAGE_PATH = "/keep"

@@ -11,10 +11,10 @@ from fakes.failing_ledger import FailingLedger
 from fakes.fake_deployment import FakeDeployment, policy
 from on_aws.conftest import DAY, NOW
 from reaper import registry
-from reaper.acting.task import ActContext
+from reaper.acting.look import ActContext
 from reaper.aws import targets
 from reaper.finding import Finding, Report
-from reaper.ledger.lease import RunLeases
+from reaper.ledger.runs import RunLeases
 from reaper.model import Result, Target
 from reaper.notices.message import Audience
 from reaper.observe import ObserveContext

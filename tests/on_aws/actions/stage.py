@@ -16,17 +16,17 @@ from on_aws.conftest import DAY, HOUR, NOW
 from reaper import registry
 from reaper.acting.contract import (
     NOTHING_EARLIER,
-    ActionResult,
     Earlier,
     Manifest,
     Permit,
     PutBackResult,
     UndoResult,
 )
+from reaper.acting.look import CallPermit
 from reaper.acting.manifest import Archive, require_own_form
-from reaper.acting.permit import CallPermit
 from reaper.aws.session import CloudSession
 from reaper.case import Blocked
+from reaper.finding import Outcome
 from reaper.model import Resource, StepName, Target
 from reaper.observation import Observation, Window
 from reaper.record import NO_RECORD, NO_SNOOZES, act_of
@@ -90,7 +90,7 @@ class Stage:
 
     def made(
         self, name: str, move: StepName, permit: Permit | None = None, earlier: Earlier = NOTHING_EARLIER
-    ) -> tuple[ActionResult, Manifest]:
+    ) -> tuple[Outcome, Manifest]:
         """The same with all that it says of itself, after an earlier action."""
         resource = self.again(self.resource(name)).resource
         bar = registry.kind(self.kind).blocked_actions(resource)[move]
@@ -99,7 +99,7 @@ class Stage:
         manifest = self.manifest(resource, move, earlier)
         return self.carry(resource, manifest, permit), manifest
 
-    def carry(self, resource: Resource, manifest: Manifest, permit: Permit | None = None) -> ActionResult:
+    def carry(self, resource: Resource, manifest: Manifest, permit: Permit | None = None) -> Outcome:
         """The calls of an act, as its manifest says, each with the permit that the core gives."""
         looked = self.looks.get(resource.id, resource)
         self.acts.append((looked, manifest))
@@ -116,12 +116,11 @@ class Stage:
             before=NO_RECORD, act=act_of(resource, move, "r1", NOW),
             ledger=ledger,
             clock=lambda: NOW,
-            require_lease=lambda: None,
         )  # fmt: skip
 
     def stored_action(
         self, name: str, move: StepName, archive: Archive, earlier: Earlier = NOTHING_EARLIER
-    ) -> tuple[ActionResult, Manifest, Earlier]:
+    ) -> tuple[Outcome, Manifest, Earlier]:
         """An act whose manifest is stored, and how a later act finds it."""
         made, manifest = self.made(name, move, earlier=earlier)
         stored = archive.store_manifest(replace(manifest, run=f"r{next(RUNS)}"), 1)

@@ -8,7 +8,7 @@ import pytest
 from on_aws.actions.stage import WINDOW, Barred, Stage
 from on_aws.conftest import DAY, HOUR, NOW, Sweep
 from reaper import registry
-from reaper.acting.contract import ActionResult, HalfDone
+from reaper.acting.contract import HalfDone, done
 from reaper.errors import CloudError, Reason
 from reaper.model import State, StepName
 from reaper_sandbox.aws import scaled
@@ -48,7 +48,7 @@ def test_a_real_time_endpoint_goes_to_one_instance_and_back(account: Account, st
     account.endpoint("e", variants=[Variant(name="a", count=3), Variant(name="b")])
     made, manifest = stage.made("e", StepName.STOP)
     assert counts(account) == {"a": 1, "b": 1}
-    assert made == ActionResult(because="it is scaling in: a from 3 to 1")
+    assert made == done("it is scaling in: a from 3 to 1")
     undone = stage.undo(manifest)
     assert counts(account) == {"a": 3, "b": 1}
     assert undone.not_restored == ()

@@ -13,9 +13,10 @@ from on_aws.actions.stage import Stage
 from on_aws.conftest import DAY, NOW
 from reaper import registry
 from reaper.acting import manifest as archives
-from reaper.acting.contract import NOTHING_EARLIER, ActionResult, Manifest
+from reaper.acting.contract import NOTHING_EARLIER, Manifest
 from reaper.acting.manifest import Archive
 from reaper.errors import CloudError, Reason
+from reaper.finding import Outcome
 from reaper.model import BilledPart, StepName
 from reaper_sandbox.aws import scaled
 from reaper_sandbox.aws.account import Account
@@ -63,9 +64,9 @@ def later(account: Account) -> None:
     account.contents.endpoints["e"].changed = NOW - 30 * DAY
 
 
-def all_parts(account: Account, stage: Stage, archive: Archive) -> list[tuple[ActionResult, Manifest]]:
+def all_parts(account: Account, stage: Stage, archive: Archive) -> list[tuple[Outcome, Manifest]]:
     """Every part, each with the stored manifest of the one before."""
-    moves: list[tuple[ActionResult, Manifest]] = []
+    moves: list[tuple[Outcome, Manifest]] = []
     previous = NOTHING_EARLIER
     while stage.able("e")[StepName.STOP] is None:
         made, manifest, previous = stage.stored_action("e", StepName.STOP, archive, earlier=previous)

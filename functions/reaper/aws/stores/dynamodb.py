@@ -11,7 +11,7 @@ import re
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from hashlib import sha256
 from itertools import islice
 from typing import Any
@@ -19,8 +19,7 @@ from typing import Any
 from reaper.aws.session import CloudSession, new_session
 from reaper.errors import CloudError, Reason, SettingsError
 from reaper.ledger.ledger import EPOCH, RETENTION
-from reaper.ledger.rows import parse_time
-from reaper.ledger.store import (
+from reaper.ledger.rows import (
     FIRST_NAME,
     LAST_NAME,
     NEVER,
@@ -59,7 +58,7 @@ Item = dict[str, dict[str, str]]
 
 
 class DynamoStore:
-    """`reaper.ledger.store.RowStore` in a table. Raises CloudError, or SettingsError if the table itself is missing."""
+    """`reaper.ledger.rows.RowStore` in a table. Raises CloudError, or SettingsError if the table itself is missing."""
 
     def __init__(self, cloud: CloudSession, name: str, pause: Callable[[float], None] = time.sleep) -> None:
         self._cloud = cloud
@@ -200,7 +199,7 @@ def _shorten(key: str, max_bytes: int) -> str:
 def _item_of(columns: Mapping[str, str], touched: str) -> Item:
     """The columns, and the epoch second at which DynamoDB may delete them as `expires`."""
     item = {name: {"S": text} for name, text in columns.items()}
-    expires = (parse_time(touched) - EPOCH + RETENTION) // timedelta(seconds=1)
+    expires = (datetime.fromisoformat(touched) - EPOCH + RETENTION) // timedelta(seconds=1)
     return item | {"touched": {"S": touched}} | ({"expires": {"N": str(expires)}} if touched != NEVER else {})
 
 

@@ -18,7 +18,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from hashlib import sha256
 from itertools import accumulate, islice
 from string import ascii_letters, digits
@@ -30,10 +30,10 @@ from azure.data.tables import TableClient, TableEntity, UpdateMode
 
 from reaper.azure.stores import trusted_hosts
 from reaper.errors import CloudError, Reason, SettingsError
-from reaper.ledger.rows import VALUE_PREFIX, parse_time, sortable_time
-from reaper.ledger.store import (
+from reaper.ledger.rows import (
     FIRST_NAME,
     LAST_NAME,
+    VALUE_PREFIX,
     AtVersion,
     Category,
     Condition,
@@ -42,6 +42,7 @@ from reaper.ledger.store import (
     Key,
     Row,
     is_met,
+    sortable_time,
 )
 
 PERMISSION = "Microsoft.Storage/storageAccounts/tableServices/tables/entities"
@@ -66,7 +67,7 @@ Entity = Mapping[str, Any]
 
 
 class TableStore:
-    """`reaper.ledger.store.RowStore` in a table. Raises CloudError, or SettingsError if the table itself is missing."""
+    """`reaper.ledger.rows.RowStore` in a table. Raises CloudError, or SettingsError if the table itself is missing."""
 
     def __init__(self, client: TableClient, address: str) -> None:
         self._client = client
@@ -204,7 +205,7 @@ class TableStore:
     def _claim_cleanup(self, moment: str) -> bool:
         """Whether to clean up now: not within a day of the last cleanup, and only one of several sweeps at once."""
         last = self._get(*LAST_CLEANUP_KEY)
-        first, end = (sortable_time(parse_time(moment) + days) for days in (-CLEANUP_INTERVAL, CLEANUP_INTERVAL))
+        first, end = (sortable_time(datetime.fromisoformat(moment) + days) for days in (-CLEANUP_INTERVAL, CLEANUP_INTERVAL))
         if last and first < str(last.get("touched", "")) < end:
             return False
         partition, name = LAST_CLEANUP_KEY
