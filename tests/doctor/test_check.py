@@ -12,7 +12,7 @@ from reaper.cli import doctor
 from reaper.doctor.check import (
     Check,
     CheckStatus,
-    Right,
+    advice_for,
     checks_json,
     exit_status,
     of_error,
@@ -23,7 +23,6 @@ from reaper.doctor.check import (
     to_fix,
     unknown,
 )
-from reaper.doctor.context import advice_for
 from reaper.errors import CloudError, Reason, SettingsError
 
 SCHEMA = {
@@ -127,9 +126,9 @@ def test_without_credentials_the_network_is_not_blamed(cause: Exception | None, 
     assert str(check.fix).startswith(advice)
 
 
-def right(permission: str, place: str, status: CheckStatus = CheckStatus.OK, because: str = "") -> Right:
+def right(permission: str, place: str, status: CheckStatus = CheckStatus.OK, because: str = "") -> Check:
     missing = permission if status is CheckStatus.FIX else None
-    return Right(permission=permission, place=place, status=status, because=because, fix="do this", missing=missing)
+    return Check(permission=permission, place=place, status=status, because=because, fix="do this", missing=missing)
 
 
 def test_the_same_permission_missing_in_many_places_is_one_line():

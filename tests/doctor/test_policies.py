@@ -15,8 +15,7 @@ from fakes import sample_reports
 from fakes.builders import NOW, TARGET
 from reaper import registry
 from reaper.doctor import policies, stores
-from reaper.doctor.check import Check, CheckStatus
-from reaper.doctor.context import DoctorContext, Opened
+from reaper.doctor.check import Check, CheckStatus, DoctorContext, Opened
 from reaper.ledger import opening
 from reaper.ledger.rows import RunStatistics
 from reaper.model import Mode
@@ -50,7 +49,8 @@ class TargetOnly:
 
 def context(**fields: Any) -> DoctorContext:
     chosen = {"mode": Mode.NOTIFY, **fields.pop("settings", {})}
-    return DoctorContext(settings=Settings(**chosen), environ={}, clock=lambda: NOW, kinds=registry.kinds(), **fields)
+    environ = {"REAPER_POLICY": chosen["policy"]} if "policy" in chosen else {}
+    return DoctorContext(settings=Settings(**chosen), environ=environ, clock=lambda: NOW, kinds=registry.kinds(), **fields)
 
 
 def saved(age: timedelta = HOUR, rules: tuple[str, ...] = ("rule 'used'",), policy: str = POLICY, **finding: Any) -> SavedReport:

@@ -15,8 +15,7 @@ import trustme
 from e2e.post import HEAD, PASSWORD, Serve, login, tls
 from reaper import registry
 from reaper.doctor import access, channels
-from reaper.doctor.check import Check, CheckStatus
-from reaper.doctor.context import DoctorContext, Opened
+from reaper.doctor.check import Check, CheckStatus, DoctorContext, Opened
 from reaper.ledger import opening
 from reaper.model import Mode
 from reaper.policy.file import PolicySource

@@ -119,7 +119,7 @@ def test_no_acting_code_is_loaded_in_mode_enforce_either(server: Server, tmp_pat
         "import json, os, sys\n"
         "from datetime import UTC, datetime\n"
         "from reaper import registry, settings\n"
-        "from reaper.doctor.context import DoctorContext\n"
+        "from reaper.doctor.check import DoctorContext\n"
         "from reaper.doctor.examine import examine\n"
         "chosen = settings.from_env(os.environ)\n"
         "examine(DoctorContext(settings=chosen, environ=dict(os.environ), clock=lambda: datetime.now(UTC), kinds=registry.kinds()))\n"

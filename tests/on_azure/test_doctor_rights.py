@@ -18,8 +18,7 @@ from reaper.azure.deployments import ASSIGN_IDENTITY
 from reaper.azure.doctor.rights import PERMISSION as LIST_PERMISSIONS
 from reaper.azure.doctor.rights import grant_line, is_permitted
 from reaper.azure.metrics import PERMISSION as METRICS
-from reaper.doctor.check import Check, CheckStatus
-from reaper.doctor.context import DoctorContext
+from reaper.doctor.check import Check, CheckStatus, DoctorContext
 from reaper.doctor.examine import examine
 from reaper_sandbox.azure.fault import cut, denied, on
 from reaper_sandbox.azure.refusal import PRINCIPAL

@@ -15,18 +15,8 @@ from email.utils import parsedate_to_datetime
 from reaper import registry
 from reaper.case import Coverage
 from reaper.coverage import UNKNOWN_ACCOUNT
-from reaper.doctor.check import (
-    Check,
-    Right,
-    missing_permission,
-    ok,
-    rights_checks,
-    sign_in_advice,
-    to_fix,
-    unknown,
-    unreachable_advice,
-)
-from reaper.doctor.context import DoctorContext, Opened, advice_for, doctor_of
+from reaper.doctor import check
+from reaper.doctor.check import Check, DoctorContext, Opened, doctor_of, ok, rights_checks, sign_in_advice, to_fix, unknown
 from reaper.duration import format_duration
 from reaper.errors import NO_SIGN_IN, CloudError, Reason, SettingsError
 from reaper.extras import install_command
@@ -56,13 +46,13 @@ def clouds_in_use(context: DoctorContext) -> tuple[list[str], list[Check]]:
         except SettingsError as error:
             checks.append(to_fix(f"credentials.{cloud}", str(error), install_command(cloud)))
     if not clouds and not checks:
-        checks.append(to_fix("credentials", "no credentials were found for any cloud", sign_in_advice("")))
+        checks.append(to_fix("credentials", "no credentials were found for any cloud", check.SIGN_IN))
     return clouds, checks
 
 
 def examine_credentials(context: DoctorContext, cloud: str, opened: Opened) -> Iterator[Check]:
     """Open the cloud's sessions and say who they are. What can't be opened is a line of its own."""
-    settings = context.settings
+    settings, name = context.settings, f"credentials.{cloud}"
     sessions, checks = _open(settings, cloud)
     if not sessions and "all" in settings.regions:
         # Perhaps only the list of regions can't be read. The other subjects are examined in the session's own region.
@@ -71,7 +61,6 @@ def examine_credentials(context: DoctorContext, cloud: str, opened: Opened) -> I
     yield from checks
     if not sessions:
         return
-    name = f"credentials.{cloud}"
     try:
         yield ok(name, doctor_of(cloud).describe_caller([session.for_kind() for session in sessions], settings.role))
     except CloudError as error:
@@ -91,12 +80,12 @@ def examine_credentials(context: DoctorContext, cloud: str, opened: Opened) -> I
 
 def _open(settings: Settings, cloud: str) -> tuple[list[CloudSession], list[Check]]:
     """The sessions, which can only read, and a line for what couldn't be opened; invalid settings are such a line, too."""
+    own = replace(settings, cloud=cloud)
     try:
-        own = replace(settings, cloud=cloud)
         accounts, unlisted = list_all_accounts(own, [cloud], lambda text: None)
         sessions, unopened = open_accounts(own, accounts, lambda text: None)
     except SettingsError as error:
-        missing = missing_permission(error)
+        missing = check.missing_permission(error)
         advice = _advice(cloud, missing, str(error), settings.role) if missing else SETTING_ADVICE
         return [], [to_fix(f"credentials.{cloud}", str(error), advice, missing)]
     return sessions, list(_failed_checks(cloud, [*unlisted, *unopened], settings))
@@ -116,7 +105,7 @@ def _failed_checks(cloud: str, rows: Iterable[Coverage], settings: Settings) -> 
             yield to_fix(f"credentials.{cloud}", text, sign_in_advice(text, advice if found else None), missing)
         else:
             because = f"{count_noun(len(names), 'account')} can't be swept ({first_few(sorted(names))}): {text}"
-            yield to_fix(f"targets.{cloud}", because, advice, missing)
+            yield to_fix(f"targets.{cloud}", because, sign_in_advice(text, advice), missing)
 
 
 def _advice(cloud: str, missing: str | None, text: str, role: str | None) -> str:
@@ -124,7 +113,7 @@ def _advice(cloud: str, missing: str | None, text: str, role: str | None) -> str
     if missing == ASSUME_ROLE and not role:
         return TARGET_ROLE_ADVICE
     error = CloudError(Reason.DENIED, missing or "", text, missing=missing)
-    return advice_for(error, role or "" if missing == ASSUME_ROLE else "", registry.access_advice(cloud, missing))
+    return check.advice_for(error, role or "" if missing == ASSUME_ROLE else "", registry.access_advice(cloud, missing))
 
 
 def examine_reading(context: DoctorContext, cloud: str, opened: Opened) -> Iterator[Check]:
@@ -169,7 +158,7 @@ def examine_undoing(context: DoctorContext, cloud: str, opened: Opened) -> Itera
     yield from rights_checks(f"undoing.{cloud}", _acting_rights(context, opened.sessions[cloud], needed), "undoing")
 
 
-def _acting_rights(context: DoctorContext, sessions: Sequence[CloudSession], needed: set[str]) -> list[Right]:
+def _acting_rights(context: DoctorContext, sessions: Sequence[CloudSession], needed: set[str]) -> list[Check]:
     """What is needed besides reading."""
     cloud, role = sessions[0].target.cloud, context.settings.role
     permissions = sorted(needed - context.reading_permissions(cloud))
@@ -210,15 +199,13 @@ def examine_clock(context: DoctorContext, cloud: str) -> Iterator[Check]:
         date = doctor_of(cloud).reply_date()
     except CloudError as error:
         if error.code != NO_SIGN_IN:  # `credentials` says that already
-            yield unknown(name, str(error), unreachable_advice(error))
+            yield unknown(name, str(error), check.unasked_advice(error))
         return
-    if not date:
+    skew = context.clock() - parsedate_to_datetime(date) if date else None
+    if skew is None:
         yield unknown(name, "the reply had no date")
-        return
-    skew = context.clock() - parsedate_to_datetime(date)
-    if abs(skew) <= MAX_SKEW:
+    elif abs(skew) <= MAX_SKEW:
         yield ok(name, "this clock and the cloud's agree")
-        return
-    side = "ahead of" if skew > timedelta(0) else "behind"
-    because = f"this clock is {format_duration(abs(skew))} {side} the cloud's"
-    yield to_fix(name, because, "sudo timedatectl set-ntp true")
+    else:
+        because = f"this clock is {format_duration(abs(skew))} {'ahead of' if skew > timedelta(0) else 'behind'} the cloud's"
+        yield to_fix(name, because, "sudo timedatectl set-ntp true")

@@ -11,8 +11,7 @@ from importlib import import_module
 from typing import Any
 
 from reaper import __version__
-from reaper.doctor.check import Check, of_error, ok, to_fix, unknown
-from reaper.doctor.context import DoctorContext, Opened, advice_for
+from reaper.doctor.check import Check, DoctorContext, Opened, advice_for, of_error, ok, to_fix, unknown
 from reaper.doctor.stores import folder_check
 from reaper.errors import CloudError, ReaperError, Reason
 from reaper.extras import install_command

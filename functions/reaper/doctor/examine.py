@@ -12,8 +12,7 @@ from dataclasses import replace
 from functools import partial
 
 from reaper.doctor import access, channels, policies, stores
-from reaper.doctor.check import SIGN_IN, Check, unknown
-from reaper.doctor.context import DoctorContext, Opened
+from reaper.doctor.check import AGAIN, Check, DoctorContext, Opened, is_sign_in, unknown
 from reaper.errors import ODD_REPLY_ERRORS, ReaperError
 
 LIMIT_S = 45.0
@@ -37,7 +36,7 @@ def examine(context: DoctorContext, limit_s: float = LIMIT_S) -> list[Check]:
 
 def led_by_credentials(checks: Sequence[Check]) -> list[Check]:
     """The checks without those that only need the same sign-in as a check of credentials, which names them instead."""
-    to_sign_in = [check for check in checks if check.fix == SIGN_IN]
+    to_sign_in = [check for check in checks if is_sign_in(check)]
     if any(check.check == "ledger" for check in to_sign_in):
         to_sign_in += [check for check in checks if check.check == "pause"]  # the stop switch is in the ledger
     credentials = [check for check in to_sign_in if check.check.startswith("credentials")]
@@ -95,7 +94,7 @@ def run_subjects(subjects: Mapping[str, Subject], limit_s: float = LIMIT_S) -> l
         thread.join(max(0.0, end - time.monotonic()))
         checks += list(found[name])
         if thread.is_alive():
-            checks.append(unknown(name, f"no answer within {limit_s:g} seconds", "Run reaper doctor again."))
+            checks.append(unknown(name, f"no answer within {limit_s:g} seconds", AGAIN))
     return checks
 
 
@@ -105,4 +104,4 @@ def _run(name: str, subject: Subject, checks: list[Check]) -> None:
             checks.append(check)  # noqa: PERF402 - one by one, so that those before a failure or the end of the time are kept
     except (ReaperError, *ODD_REPLY_ERRORS) as error:
         text = str(error) if isinstance(error, ReaperError) else repr(error)
-        checks.append(unknown(name, f"this check failed: {text}", "Run reaper doctor again."))
+        checks.append(unknown(name, f"this check failed: {text}", AGAIN))

@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
+from shlex import quote
 
-from reaper.doctor.check import Check, of_error, ok, to_fix, unknown
-from reaper.doctor.context import DoctorContext, Opened, advice_for
+from reaper.doctor.check import Check, DoctorContext, Opened, advice_for, of_error, ok, to_fix, unknown
 from reaper.doctor.stores import STORE_ADVICE
 from reaper.duration import format_duration
 from reaper.errors import CloudError, PolicyError, ReaperError, Reason, SettingsError, named_permission
@@ -23,10 +23,8 @@ from reaper.report.saved import SavedReport, load_report, parse_report
 from reaper.stores.texts import open_texts
 from reaper.text import count_noun, first_few, format_time, format_usd
 
-POLICY_ADVICE = "Correct the policy; `reaper policy check` shows every problem."
-CALENDAR_ADVICE = (
-    "Correct it: `reaper policy check` reads it again. Until then its freezes hold, and its days off are working days."
-)
+POLICY_ADVICE = "Correct the policy; `{}` shows every problem."
+CALENDAR_ADVICE = "Correct it: `{}` reads it again. Until then its freezes hold, and its days off are working days."
 ACCEPT_ADVICE = "Take it out of `accept` in the policy, or write a later day in its `until`."
 ACCESS_ADVICE = "Check REAPER_POLICY, and whether this identity may read it."
 REPORT_ADVICE = "reaper sweep --output report.json && reaper doctor --report report.json"
@@ -55,17 +53,24 @@ def open_policy(context: DoctorContext, opened: Opened) -> Iterator[Check]:
         accepted.require_near_ends(source, context.clock())
     except PolicyError as error:
         more = f" (and {len(error.problems) - 1} more)" if len(error.problems) > 1 else ""
-        yield to_fix("policy", f"{error.problems[0]}{more}", POLICY_ADVICE)
+        yield to_fix("policy", f"{error.problems[0]}{more}", POLICY_ADVICE.format(_check_line(context)))
         return
     except ReaperError as error:
         yield of_error("policy", error, advice_for(error, where or "", ACCESS_ADVICE))
         return
     warnings = lint.lint_policy(source.policy, source.text, source.name, context.clock())
-    hint = f", {count_noun(len(warnings), 'warning')}: `reaper policy check` shows them" if warnings else ""
+    hint = f", {count_noun(len(warnings), 'warning')}: `{_check_line(context)}` shows them" if warnings else ""
     yield ok("policy", f"{source.name} is valid: {count_noun(len(source.policy.rules), 'rule')}{hint}")
     if over := [note for _, note in accepted.expiry_notes(source.policy, context.clock(), timedelta())]:
         more_over = f" {len(over) - 1} more {'is' if len(over) == 2 else 'are'} over." if over[1:] else ""
         yield to_fix("policy.accept", f"{over[0]}{more_over}", ACCEPT_ADVICE)
+
+
+def _check_line(context: DoctorContext) -> str:
+    """The command that checks this policy. It names one that REAPER_POLICY doesn't."""
+    where = context.settings.policy
+    named = where is not None and where != context.environ.get("REAPER_POLICY", "").strip() and "\n" not in where
+    return f"reaper policy check {quote(where)}" if where and named else "reaper policy check"
 
 
 def examine_calendars(context: DoctorContext, opened: Opened) -> Iterator[Check]:
@@ -81,7 +86,7 @@ def examine_calendars(context: DoctorContext, opened: Opened) -> Iterator[Check]
         check, spec = f"calendar.{name}", policy.calendars[name]
         if because := problems.get(name):
             address = (spec.ics or spec.change_calendar or "").partition("?")[0]
-            advice = advice_for(SettingsError(because), address, CALENDAR_ADVICE)
+            advice = advice_for(SettingsError(because), address, CALENDAR_ADVICE.format(_check_line(context)))
             yield to_fix(check, because, advice, named_permission(because))
         else:
             yield ok(check, f"its next entries: {resolve.next_entries(calendar, now)}")

@@ -16,8 +16,7 @@ from azure.core.rest import HttpRequest
 
 from reaper.azure.channels import acs
 from reaper.doctor.channels import channel_context
-from reaper.doctor.check import Check, of_error, ok, to_fix
-from reaper.doctor.context import DoctorContext
+from reaper.doctor.check import Check, DoctorContext, of_error, ok, to_fix
 
 API_VERSION = "2023-03-31"
 ROLE_ADVICE = 'az role assignment create --assignee OBJECT_ID --role "Communication and Email Service Owner" --scope ID_OF_THE_COMMUNICATION_SERVICE'

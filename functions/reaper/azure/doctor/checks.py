@@ -12,15 +12,16 @@ from typing import Any
 
 from azure.core.exceptions import AzureError
 
-from reaper.azure import computes, deployments, jobs, workspaces
+from reaper.azure import deployments, workspaces
 from reaper.azure.clients import hosts_from_env, new_credential
 from reaper.azure.doctor.rights import assign_line, grant_line, permitted_rights, place_of
 from reaper.azure.metrics import PERMISSION, MetricQuery, MetricSource, batch_request, single_request
 from reaper.azure.requests import API_VERSIONS, ArmRequest, Json, region_key, sign_in_text
 from reaper.azure.session import CloudSession
+from reaper.azure.stores import tables, texts
 from reaper.azure.workspaces import TYPE
 from reaper.doctor.channels import http_reply
-from reaper.doctor.check import CheckStatus, Right, asked_right, right_of_error
+from reaper.doctor.check import Check, CheckStatus, asked_right, right_of_error, unasked_rights
 from reaper.errors import NO_SIGN_IN, CloudError, Reason
 from reaper.observation import Window
 from reaper.urls import split_address
@@ -32,13 +33,7 @@ NOTHING = "ml-idle-reaper-doctor"
 """A name that nothing should have. If something has it, it is only listed."""
 UNKNOWN_IDENTITY = "OBJECT_ID"
 """Stands in a command for an identity that no token names."""
-IN_WORKSPACE = {
-    computes.PERMISSION: "computes",
-    jobs.PERMISSION: "jobs",
-    deployments.READ_ENDPOINTS: "onlineEndpoints",
-    deployments.READ_DEPLOYMENTS: f"onlineEndpoints/{NOTHING}/deployments",
-}
-"""What a workspace is asked for, by permission."""
+ONLY_A_WRITE_SHOWS = "only a write would show whether this identity may write there, and the doctor writes nothing"
 
 
 def describe_caller(sessions: Sequence[CloudSession], role: str | None) -> str:
@@ -60,7 +55,7 @@ def reply_date() -> str | None:
     return http_reply(f"{arm}/subscriptions?api-version={API_VERSIONS['Microsoft.Resources']}", "GET").headers["Date"]
 
 
-def reading_rights(cloud: CloudSession, permissions: Sequence[str]) -> list[Right]:
+def reading_rights(cloud: CloudSession, permissions: Sequence[str]) -> list[Check]:
     """Whether each of the permissions is there, by a call that reads, of the subscription or of its workspaces; what no workspace is there to
     be asked for, by the subscription's list of permissions.
     """
@@ -77,14 +72,14 @@ def reading_rights(cloud: CloudSession, permissions: Sequence[str]) -> list[Righ
     rights = [right for right in [_right_of(cloud, name, asks[name]) for name in known] if right.permission in permissions]
     others = set(permissions) - {right.permission for right in rights}
     for space in spaces[:MAX_WORKSPACES]:
-        listed = [permission for permission in IN_WORKSPACE if permission in others]
+        listed = sorted(permission for permission in others if permission.startswith(f"{TYPE}/") and permission.endswith("/read"))
         rights += cloud.map_concurrently(partial(_right_to_list, cloud, space["id"]), listed)
     asked = {right.permission for right in rights}
     unasked = [permission for permission in permissions if permission not in asked]
     return rights + (permitted_rights(cloud, home, unasked, _principal(cloud)) if unasked else [])
 
 
-def acting_rights(cloud: CloudSession, permissions: Sequence[str], role: str | None) -> list[Right]:
+def acting_rights(cloud: CloudSession, permissions: Sequence[str], role: str | None) -> list[Check]:
     """Whether each of the permissions is there, by the list of what is permitted in each workspace, else in the subscription.
 
     Identities may only be assigned one by one, so that permission is asked for on each identity that an endpoint has.
@@ -101,7 +96,7 @@ def acting_rights(cloud: CloudSession, permissions: Sequence[str], role: str | N
     return rights
 
 
-def metric_rights(cloud: CloudSession, now: datetime) -> list[Right]:
+def metric_rights(cloud: CloudSession, now: datetime) -> list[Check]:
     """Whether metrics can be read in each region that has workspaces, else in the subscription."""
     try:
         spaces = _workspaces(cloud)
@@ -130,12 +125,23 @@ def own_grant_line(permission: str, address: str) -> str:
     return f"Grant {permission} on {address} to {principal}."
 
 
-def _right_to_list(cloud: CloudSession, space: str, permission: str) -> Right:
-    request = ArmRequest(permission=permission, path=f"{space}/{IN_WORKSPACE[permission]}", required_keys=("value",))
+def writing_rights(address: str) -> list[Check]:
+    """Whether the process's own identity may write to the ledger or store at `address`: nothing that reads knows."""
+    permission = f"{tables.PERMISSION}/write" if address.startswith("table:") else texts.WRITE
+    return unasked_rights([permission], texts.without_signature(address), ONLY_A_WRITE_SHOWS)
+
+
+def path_below(permission: str) -> str:
+    """What a workspace is asked for: the list that the permission is named for. A list inside something is asked for in what doesn't exist."""
+    return permission.removeprefix(f"{TYPE}/").removesuffix("/read").replace("/", f"/{NOTHING}/")
+
+
+def _right_to_list(cloud: CloudSession, space: str, permission: str) -> Check:
+    request = ArmRequest(permission=permission, path=f"{space}/{path_below(permission)}", required_keys=("value",))
     return _right_of(cloud, permission, partial(cloud.call, request))
 
 
-def _right_of(cloud: CloudSession, permission: str, ask: Callable[[], object]) -> Right:
+def _right_of(cloud: CloudSession, permission: str, ask: Callable[[], object]) -> Check:
     home, principal = _home(cloud), _principal(cloud)
     return asked_right(permission, place_of(home), ask, lambda missing: grant_line(principal, missing, home))
 
@@ -178,7 +184,7 @@ QUERY = MetricQuery(namespace=TYPE, metrics=("Active Nodes",), aggregation="Maxi
 """A metric of every workspace, split by the dimension that sweeps split it by, because a dimension may be denied alone."""
 
 
-def _metric_right(cloud: CloudSession, space: MetricSource, now: datetime) -> Right:
+def _metric_right(cloud: CloudSession, space: MetricSource, now: datetime) -> Check:
     """The right to read metrics of one workspace: by the batch hosts, which take tokens of their own, or one resource at a time.
 
     A refused batch is no obstacle as long as single calls work, and its place says so.
@@ -191,13 +197,13 @@ def _metric_right(cloud: CloudSession, space: MetricSource, now: datetime) -> Ri
     unbatched = CloudError(Reason.UNREACHABLE, PERMISSION, "the batch metrics host of this cloud is unknown")
     batch_error = _error_of(cloud, batch_request(cloud.target.account, [space], QUERY, window)) if host else unbatched
     if batch_error is None:
-        return Right(permission=PERMISSION, place=place)
+        return Check(permission=PERMISSION, place=place)
     if error := _error_of(cloud, single_request(space, QUERY, window)):
         return right_of_error(PERMISSION, place, error, lambda missing: grant_line(principal, missing, home))
     if batch_error.reason is Reason.DENIED:
-        return Right(permission=PERMISSION, place=f"{place} (no batches)")
+        return Check(permission=PERMISSION, place=f"{place} (no batches)")
     where = (host or "the batch metrics host").replace("{region}", space.region)
-    return Right(
+    return Check(
         permission=PERMISSION,
         place=place,
         status=CheckStatus.FIX,
