@@ -20,9 +20,11 @@ from botocore.validate import ParamValidator
 from reaper import registry, settings
 from reaper.aws.doctor import checks as doctor
 from reaper.aws.doctor.rights import NOTHING
+from reaper.aws.session import CloudSession, new_session
 from reaper.aws.stores import dynamodb
 from reaper.doctor.check import Check, CheckStatus, DoctorContext
 from reaper.doctor.examine import examine
+from reaper.model import Target
 from reaper_sandbox.aws import reply
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.fault import Fault, denied, on, without
@@ -123,7 +125,8 @@ def take_away(server: Server, *permissions: str) -> None:
 @pytest.mark.parametrize("permission", sorted(READING - set(doctor.METRIC_PERMISSIONS)))
 def test_the_sdk_says_how_to_ask_for_what_the_tables_name(deployment, permission: str):
     """One row of a list, or one thing by a name that nothing has, in the form that AWS's own models ask for."""
-    service, operation, params = doctor.question(doctor.own_session("us-east-1"), permission)
+    here = CloudSession(new_session(), Target(cloud="aws", account="123456789012", region="us-east-1"))
+    service, operation, params = doctor.question(here, permission)
     client = boto3.client(service)
     shape = client.meta.service_model.operation_model(operation).input_shape
     assert operation.startswith(("List", "Describe", "Get"))
@@ -258,7 +261,7 @@ def test_a_bucket_or_a_table_that_is_not_there_needs_mending(deployment):
     take_away(server)
     places = {"REAPER_LEDGER": "dynamodb://lodger", "REAPER_MANIFESTS": "s3://backet/manifests", "REAPER_REPORTS": ""}
     broken = {check.check: check.because for check in examined({**environ, **places}) if check.status is CheckStatus.FIX}
-    assert broken.keys() - {"channel.hook"} == {"ledger", "manifests"}
+    assert broken.keys() - {"channel.hook"} == {"ledger", "manifests", "pause"}
     assert "no such table" in broken["ledger"]
     assert "s3://backet/manifests" in broken["manifests"]
 

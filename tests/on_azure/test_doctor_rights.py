@@ -53,6 +53,7 @@ def azure() -> Iterator[Server]:
 def examined(
     tmp_path: Path, mode: str = "enforce", *, undo: bool = True, subscription: str = SUB, policy: str = POLICY
 ) -> list[Check]:
+    (tmp_path / "ledger.db").touch()
     environ = {
         "REAPER_MODE": mode,
         "REAPER_POLICY": policy,
@@ -158,7 +159,10 @@ def test_nothing_is_ever_changed(azure: Server, tmp_path: Path):
     examined(tmp_path)
     assert len(azure.requests) > 10
     assert azure.mutations == []
-    assert {request.method for request in azure.requests if "metrics:getBatch" not in request.path} - {"GET"} <= {"POST"}
+    asked = {request.path.rpartition("/")[2] for request in azure.requests if request.method != "GET"}
+    assert asked <= {"metrics:getBatch", "resources", "token"}, "queries of metrics and of Resource Graph, and the sign-in"
+    assert list(tmp_path.iterdir()) == [tmp_path / "ledger.db"]
+    assert (tmp_path / "ledger.db").read_bytes() == b""
 
 
 def test_below_enforce_no_right_to_act_is_asked_for(azure: Server, tmp_path: Path):

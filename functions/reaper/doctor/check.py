@@ -95,6 +95,12 @@ class DoctorContext:
         """The enabled kinds of a cloud."""
         return [kind for kind in self.kinds if kind.cloud == cloud]
 
+    def with_policy(self, line: str, option: str = "--policy ") -> str:
+        """The line of a command that reads the policy. It names one that REAPER_POLICY doesn't."""
+        where = self.settings.policy
+        is_set = where is None or where == self.environ.get("REAPER_POLICY", "").strip() or not where.isprintable()
+        return line if is_set else f"{line} {option}{quote(str(where))}"
+
     def reading_permissions(self, cloud: str) -> set[str]:
         """What these kinds need to be listed and observed."""
         return {permission for kind in self.kinds_of(cloud) for permission in kind.permissions}

@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
-from shlex import quote
 
 from reaper.doctor.check import Check, DoctorContext, Opened, advice_for, of_error, ok, to_fix, unknown
 from reaper.doctor.stores import STORE_ADVICE
@@ -23,12 +22,13 @@ from reaper.report.saved import SavedReport, load_report, parse_report
 from reaper.stores.texts import open_texts
 from reaper.text import count_noun, first_few, format_time, format_usd
 
+CHECK_LINE = "reaper policy check"
 POLICY_ADVICE = "Correct the policy; `{}` shows every problem."
 CALENDAR_ADVICE = "Correct it: `{}` reads it again. Until then its freezes hold, and its days off are working days."
 ACCEPT_ADVICE = "Take it out of `accept` in the policy, or write a later day in its `until`."
 ACCESS_ADVICE = "Check REAPER_POLICY, and whether this identity may read it."
-REPORT_ADVICE = "reaper sweep --output report.json && reaper doctor --report report.json"
-RULES_ADVICE = "If they should, compare their names, tags and globs with `reaper sweep --format csv`."
+REPORT_LINES = ("reaper sweep --output report.json", "reaper doctor --report report.json")
+RULES_ADVICE = "If they should, compare their names, tags and globs with `{}`."
 OWNERS_ADVICE = "Set owners.fallback in the policy, or give these resources the tag reaper:owner."
 SENDING_ADVICE = "Sweep within these hours, or change notices.send in the policy."
 SENDING_UNKNOWN = "Set REAPER_LEDGER to the deployment's, or ask again after a few days of sweeps."
@@ -53,24 +53,17 @@ def open_policy(context: DoctorContext, opened: Opened) -> Iterator[Check]:
         accepted.require_near_ends(source, context.clock())
     except PolicyError as error:
         more = f" (and {len(error.problems) - 1} more)" if len(error.problems) > 1 else ""
-        yield to_fix("policy", f"{error.problems[0]}{more}", POLICY_ADVICE.format(_check_line(context)))
+        yield to_fix("policy", f"{error.problems[0]}{more}", POLICY_ADVICE.format(context.with_policy(CHECK_LINE, "")))
         return
     except ReaperError as error:
         yield of_error("policy", error, advice_for(error, where or "", ACCESS_ADVICE))
         return
     warnings = lint.lint_policy(source.policy, source.text, source.name, context.clock())
-    hint = f", {count_noun(len(warnings), 'warning')}: `{_check_line(context)}` shows them" if warnings else ""
+    hint = f", {count_noun(len(warnings), 'warning')}: `{context.with_policy(CHECK_LINE, '')}` shows them" if warnings else ""
     yield ok("policy", f"{source.name} is valid: {count_noun(len(source.policy.rules), 'rule')}{hint}")
     if over := [note for _, note in accepted.expiry_notes(source.policy, context.clock(), timedelta())]:
         more_over = f" {len(over) - 1} more {'is' if len(over) == 2 else 'are'} over." if over[1:] else ""
         yield to_fix("policy.accept", f"{over[0]}{more_over}", ACCEPT_ADVICE)
-
-
-def _check_line(context: DoctorContext) -> str:
-    """The command that checks this policy. It names one that REAPER_POLICY doesn't."""
-    where = context.settings.policy
-    named = where is not None and where != context.environ.get("REAPER_POLICY", "").strip() and "\n" not in where
-    return f"reaper policy check {quote(where)}" if where and named else "reaper policy check"
 
 
 def examine_calendars(context: DoctorContext, opened: Opened) -> Iterator[Check]:
@@ -86,7 +79,7 @@ def examine_calendars(context: DoctorContext, opened: Opened) -> Iterator[Check]
         check, spec = f"calendar.{name}", policy.calendars[name]
         if because := problems.get(name):
             address = (spec.ics or spec.change_calendar or "").partition("?")[0]
-            advice = advice_for(SettingsError(because), address, CALENDAR_ADVICE.format(_check_line(context)))
+            advice = advice_for(SettingsError(because), address, CALENDAR_ADVICE.format(context.with_policy(CHECK_LINE, "")))
             yield to_fix(check, because, advice, named_permission(because))
         else:
             yield ok(check, f"its next entries: {resolve.next_entries(calendar, now)}")
@@ -99,7 +92,11 @@ def examine_rules(context: DoctorContext, opened: Opened) -> Iterator[Check]:
         return
     if report is None or report.run.policy_sha256 != source.sha256:
         because = "the last report isn't known" if report is None else "the last report was made under another policy"
-        yield unknown("policy.rules", f"{because}, so it doesn't say which rules match anything", REPORT_ADVICE)
+        yield unknown(
+            "policy.rules",
+            f"{because}, so it doesn't say which rules match anything",
+            "; ".join(map(context.with_policy, REPORT_LINES)),
+        )
         return
     used = {finding.rule for finding in report.findings}
     idle = [spec.name for spec in source.policy.rules if not any(repr(spec.name) in text for text in used)]
@@ -107,7 +104,7 @@ def examine_rules(context: DoctorContext, opened: Opened) -> Iterator[Check]:
         because = (
             f"{count_noun(len(idle), 'rule')} matched nothing in the last report: {first_few([repr(name) for name in idle])}"
         )
-        yield unknown("policy.rules", because, RULES_ADVICE)
+        yield unknown("policy.rules", because, RULES_ADVICE.format(context.with_policy("reaper sweep --format csv")))
     else:
         yield ok("policy.rules", "every rule matched something in the last report")
 
@@ -214,7 +211,7 @@ def _sweep_advice(context: DoctorContext) -> str:
         return f"To sweep now, invoke the function. In mode {mode} reaper sweep records nothing."
     if not context.settings.ledger:
         return "To sweep now, invoke the function, or set REAPER_LEDGER to the deployment's: reaper sweep stores no report."
-    return f"To sweep now, run reaper sweep --mode {mode}."
+    return f"To sweep now, run {context.with_policy(f'reaper sweep --mode {mode}')}."
 
 
 def _statistics(context: DoctorContext, opened: Opened, limit: int) -> list[datetime]:

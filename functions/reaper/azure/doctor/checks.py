@@ -31,7 +31,7 @@ MAX_WORKSPACES = 5
 """Workspaces of a subscription that are asked. A role is usually assigned to all of them at once."""
 NOTHING = "ml-idle-reaper-doctor"
 """A name that nothing should have. If something has it, it is only listed."""
-UNKNOWN_IDENTITY = "OBJECT_ID"
+UNKNOWN_IDENTITY = '"$(az ad signed-in-user show --query id --output tsv)"'
 """Stands in a command for an identity that no token names."""
 ONLY_A_WRITE_SHOWS = "only a write would show whether this identity may write there, and the doctor writes nothing"
 
@@ -111,8 +111,7 @@ def metric_rights(cloud: CloudSession, now: datetime) -> list[Check]:
 
 def own_grant_line(permission: str, address: str) -> str:
     """The command that lets the process's own identity use the store or secret at `address`. Raises CloudError."""
-    principal = str(_read_claims().get("oid") or UNKNOWN_IDENTITY)
-    parts = split_address(address)
+    principal, parts = str(_read_claims().get("oid") or UNKNOWN_IDENTITY), split_address(address)
     host, names = (parts.hostname or "").partition(".")[0], [name for name in parts.path.split("/") if name]
     for service, rows, sort in (("blobServices", "containers", "Blob"), ("tableServices", "tables", "Table")):
         if f"/{service}/" in permission and names:
@@ -122,6 +121,10 @@ def own_grant_line(permission: str, address: str) -> str:
         vault = split_address(address.partition(":")[2]).hostname or host
         scope = f'"$(az keyvault show --name {vault.partition(".")[0]} --query id --output tsv)"'
         return assign_line(principal, "Key Vault Secrets User", scope)
+    if permission.startswith("Microsoft.Communication/"):
+        kind = "Microsoft.Communication/communicationServices"
+        found = f'"$(az resource list --name {host} --resource-type {kind} --query "[0].id" --output tsv)"'
+        return assign_line(principal, "Communication and Email Service Owner", found)
     return f"Grant {permission} on {address} to {principal}."
 
 

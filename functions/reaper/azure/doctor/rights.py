@@ -33,7 +33,7 @@ def permitted_rights(cloud: CloudSession, scope: str, permissions: Sequence[str]
         entries = list(cloud.paged_rows(PERMISSION, path, required_keys=("actions",)))
     except CloudError as error:
         return unasked_rights(permissions, place_of(scope), f"the permissions at {scope} can't be listed", error)
-    missing = partial(right, status=CheckStatus.FIX, because=f"no role of {principal} allows it")
+    missing = partial(right, status=CheckStatus.FIX, because="no role of this identity allows it")
     return [
         right(permission=permission)
         if is_permitted(permission, entries)
