@@ -68,7 +68,7 @@ class Shell:
 @pytest.fixture
 def shell(tmp_path: Path) -> Iterator[Shell]:
     with Server(datetime.now(UTC)) as server:
-        Account(server).endpoint("quiet")
+        Account(server).endpoint("young", created=datetime.now(UTC))
         yield Shell(server, tmp_path)
 
 
