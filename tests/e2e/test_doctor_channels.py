@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -38,7 +39,9 @@ def examined(text: str, mode: Mode = Mode.NOTIFY, **environ: str) -> list[Check]
     """The checks of a policy's channels."""
     policy = parse_policy(HEAD + text, "policy", registry.kind_names())
     return list(
-        channels.examine_channels(context(mode, **environ), Opened(policy=PolicySource(name="p", text="", policy=policy)))
+        channels.examine_channels(
+            replace(context(mode, **environ), opened=Opened(policy=PolicySource(name="p", text="", policy=policy)))
+        )
     )
 
 

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any
 
 from reaper import __version__
-from reaper.doctor.check import Check, DoctorContext, Opened, advice_for, of_error, ok, to_fix, unknown
+from reaper.doctor.check import Check, DoctorContext, advice_for, of_error, ok, to_fix, unknown
 from reaper.doctor.stores import folder_check
 from reaper.errors import CloudError, ReaperError, Reason
 from reaper.extras import install_command
@@ -41,9 +41,9 @@ NO_VISIT = "reaper-doctor".ljust(22, "-")
 """The ID in the link that the page is asked for. The ledger has no such visit, so the page says that it is gone."""
 
 
-def examine_channels(context: DoctorContext, opened: Opened) -> Iterator[Check]:
+def examine_channels(context: DoctorContext) -> Iterator[Check]:
     """Every channel of the policy and of the deployment; in mode audit only the deployment's, which carry the functions' summary."""
-    mode, policy = context.settings.mode, opened.policy.policy if opened.policy else None
+    mode, policy = context.settings.mode, context.opened.policy.policy if context.opened.policy else None
     try:
         specs = with_deployment_channels(list(policy.channels) if policy and mode.writes else [], context.environ)
     except ReaperError as error:

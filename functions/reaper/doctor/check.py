@@ -76,11 +76,26 @@ to_fix = partial(_check, CheckStatus.FIX)
 unknown = partial(_check, CheckStatus.UNKNOWN)
 
 
+@dataclass(slots=True, kw_only=True)
+class Opened:
+    """What the first round opened: sessions by cloud, the policy, and the last report. None: it couldn't be read, or there is none.
+
+    `stored`: the last report in REAPER_REPORTS, which alone says when a sweep ran. `report` may be a file from any other sweep.
+    `has_unread_reports`: that day has more reports than were read, so one of them may be newer.
+    """
+
+    sessions: dict[str, list[CloudSession]] = field(default_factory=dict)
+    policy: PolicySource | None = None
+    report: SavedReport | None = None
+    stored: SavedReport | None = None
+    has_unread_reports: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoctorContext:
     """What is examined. `every`: how often a sweep should run. `report_file`: a saved report to read instead of the last one in REAPER_REPORTS.
 
-    `includes_undo`: also what restore and undo need.
+    `includes_undo`: also what restore and undo need. `opened`: by the first round, for the second.
     """
 
     settings: Settings
@@ -90,6 +105,7 @@ class DoctorContext:
     every: timedelta = timedelta(days=1)
     report_file: str | None = None
     includes_undo: bool = False
+    opened: Opened = field(default_factory=Opened)
 
     def kinds_of(self, cloud: str) -> list[Kind[Any]]:
         """The enabled kinds of a cloud."""
@@ -104,21 +120,6 @@ class DoctorContext:
     def reading_permissions(self, cloud: str) -> set[str]:
         """What these kinds need to be listed and observed."""
         return {permission for kind in self.kinds_of(cloud) for permission in kind.permissions}
-
-
-@dataclass(slots=True, kw_only=True)
-class Opened:
-    """What the first round opened: sessions by cloud, the policy, and the last report. None: it couldn't be read, or there is none.
-
-    `stored`: the last report in REAPER_REPORTS, which alone says when a sweep ran. `report` may be a file from any other sweep.
-    `has_unread_reports`: that day has more reports than were read, so one of them may be newer.
-    """
-
-    sessions: dict[str, list[CloudSession]] = field(default_factory=dict)
-    policy: PolicySource | None = None
-    report: SavedReport | None = None
-    stored: SavedReport | None = None
-    has_unread_reports: bool = False
 
 
 def doctor_of(cloud: str) -> Any:

@@ -100,42 +100,40 @@ def examine_pause(context: DoctorContext) -> Iterator[Check]:
 
 def examine_manifests(context: DoctorContext) -> Iterator[Check]:
     """Mode enforce stores a manifest before each action, and each run lists the newest; restore and undo read it."""
-    settings = context.settings
-    if not settings.mode.acts and not (context.includes_undo and settings.manifests):
+    settings, undo = context.settings, context.includes_undo
+    if settings.mode.acts or (undo and settings.manifests):
+        own = settings.manifests or str(Path(opening.default_address(context.environ).removeprefix("sqlite://")).parent)
+        yield from _store_checks("manifests", own, must_read=undo, must_list=settings.mode.acts)
+    else:
         yield ok("manifests", f"mode {settings.mode} stores none")
-        return
-    own = settings.manifests or str(Path(opening.default_address(context.environ).removeprefix("sqlite://")).parent)
-    yield from _store_checks("manifests", own, must_read=context.includes_undo, must_list=settings.mode.acts)
 
 
 def examine_reports(context: DoctorContext) -> Iterator[Check]:
     """The functions store every report."""
-    if context.settings.reports:
-        yield from _store_checks("reports", context.settings.reports, must_read=False)
+    if place := context.settings.reports:
+        yield from _store_checks("reports", place)
     else:
         yield ok("reports", "REAPER_REPORTS isn't set; the command line has --output instead")
 
 
 def examine_runs(context: DoctorContext) -> Iterator[Check]:
     """What the steps of a workflow hand over is written and read, if there is a workflow."""
-    if context.settings.runs:
-        yield from _store_checks("runs", context.settings.runs, must_read=True)
+    if place := context.settings.runs:
+        yield from _store_checks("runs", place, must_read=True)
 
 
-def _store_checks(name: str, place: str, *, must_read: bool, must_list: bool = False) -> Iterator[Check]:
+def _store_checks(name: str, place: str, *, must_read: bool = False, must_list: bool = False) -> list[Check]:
     """What a sweep, or with --undo a person, does there."""
     if not cloud_of(place):
-        yield folder_check(name, place)
-        return
+        return [folder_check(name, place)]
     shown = place.partition("?")[0].rstrip("/")
     try:
         store = open_texts(place, f"{place} needs")
     except ReaperError as error:
-        yield of_error(name, error, STORE_ADVICE)
-        return
+        return [of_error(name, error, STORE_ADVICE)]
     reads: list[Callable[[], object]] = [partial(store.list_texts, f"{shown}/{MARKER}")] if must_list else []
     reads += [partial(_read_nothing, store, f"{shown}/{MARKER}/none.json")] if must_read else []
-    yield from _with_writing(name, f"{shown}/", _failures(name, f"{shown}/", STORE_ADVICE, reads))
+    return _with_writing(name, f"{shown}/", _failures(name, f"{shown}/", STORE_ADVICE, reads))
 
 
 def _read_nothing(store: TextStore, address: str) -> None:
