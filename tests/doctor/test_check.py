@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 
 import jsonschema
@@ -13,11 +14,11 @@ from reaper.doctor.check import (
     Check,
     CheckStatus,
     advice_for,
+    asked_right,
     checks_json,
     exit_status,
     of_error,
     ok,
-    right_of_error,
     rights_checks,
     summary_line,
     to_fix,
@@ -102,6 +103,13 @@ def test_the_summary_counts_each_status():
 def test_what_proves_nothing_needs_no_mending(error, status: CheckStatus, missing: str | None):
     check = of_error("ledger", error, "do this")
     assert (check.status, check.missing) == (status, missing)
+
+
+def right_of_error(permission: str, place: str, error: CloudError, grant: Callable[[str], str]) -> Check:
+    def ask() -> None:
+        raise error
+
+    return asked_right(permission, place, ask, grant)
 
 
 class UnauthorizedSSOTokenError(Exception):

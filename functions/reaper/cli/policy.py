@@ -27,10 +27,7 @@ app = typer.Typer(no_args_is_help=True, help="Check a policy file, or print its 
 
 @app.command("check")
 def check_policy(
-    where: Annotated[
-        str | None,
-        typer.Argument(help="Policy file, s3:// or ssm: address, or blob URL. Default: REAPER_POLICY", metavar="FILE|URI"),
-    ] = None,
+    where: Annotated[str | None, typer.Argument(help="Policy to check. Default: REAPER_POLICY", metavar="FILE|URI")] = None,
     schedule: Annotated[
         str | None, typer.Option(help="Schedule of the sweeps, to compare with notices.send", metavar="CRON")
     ] = None,

@@ -30,6 +30,8 @@ NETWORK_ADVICE = "Check the network from here: proxy, firewall, DNS and private 
 AGAIN = "Run reaper doctor again."
 SIGN_IN = "Sign in: `aws configure sso` or `az login`. To see the reaper without any account: reaper demo"
 SIGN_IN_AGAIN = "Sign in again, or get new temporary keys."
+SIGN_INS = (SIGN_IN, SIGN_IN_AGAIN, "az login", "aws sso login")
+"""All that it takes, or how it begins."""
 SIGN_IN_ERRORS = re.compile(r"Credential|Token|SSO|Authentication")
 """In the names of the SDKs' errors about credentials, without which they don't send the request."""
 SSO_ENDED = re.compile(r"\bSSO (?:session|token)|token from sso", re.IGNORECASE)
@@ -178,11 +180,6 @@ def sign_in_advice(text: str, otherwise: str | None = None) -> str:
     return otherwise or SIGN_IN
 
 
-def is_sign_in(check: Check) -> bool:
-    """Whether all that it takes is to sign in."""
-    return check.fix in {SIGN_IN, SIGN_IN_AGAIN, "az login"} or str(check.fix).startswith("aws sso login")
-
-
 def exit_status(checks: Iterable[Check]) -> int:
     """1 if something needs mending, else 0."""
     return int(any(check.status is CheckStatus.FIX for check in checks))
@@ -201,25 +198,23 @@ def checks_json(checks: Iterable[Check]) -> dict[str, Any]:
 
 
 def asked_right(permission: str, place: str, ask: Callable[[], object], grant: Callable[[str], str]) -> Check:
-    """What the reply to a harmless call says about its permission. `grant` makes the command that grants a permission in that place."""
+    """What the reply to a harmless call says about its permission. To ask for something that doesn't exist is no refusal.
+
+    `grant` makes the command that grants a permission in that place.
+    """
+    right = Check(permission=permission, place=place)
     try:
         ask()
     except CloudError as error:
-        return right_of_error(permission, place, error, grant)
-    return Check(permission=permission, place=place)
-
-
-def right_of_error(permission: str, place: str, error: CloudError, grant: Callable[[str], str]) -> Check:
-    """What a failed call says about its permission. To ask for something that doesn't exist is no refusal."""
-    right = Check(permission=permission, place=place)
-    if error.reason is Reason.GONE:
-        return right
-    if error.reason is Reason.DENIED:
-        missing, because = error.missing or permission, str(error).removeprefix(f"{error.operation}: ")
-        fix = obstacle_advice(because, missing) or grant(missing)
-        return replace(right, status=CheckStatus.FIX, because=because, fix=fix, missing=missing)
-    fix_elsewhere = unasked_advice(error)
-    return replace(right, status=CheckStatus.FIX if fix_elsewhere else CheckStatus.UNKNOWN, because=str(error), fix=fix_elsewhere)
+        because = str(error)
+        if error.reason is Reason.DENIED:
+            missing, because = error.missing or permission, because.removeprefix(f"{error.operation}: ")
+            fix = obstacle_advice(because, missing) or grant(missing)
+            return replace(right, status=CheckStatus.FIX, because=because, fix=fix, missing=missing)
+        if error.reason is not Reason.GONE:
+            advice = unasked_advice(error)
+            return replace(right, status=CheckStatus.FIX if advice else CheckStatus.UNKNOWN, because=because, fix=advice)
+    return right
 
 
 def unasked_rights(permissions: Sequence[str], place: str, because: str, error: CloudError | None = None) -> list[Check]:

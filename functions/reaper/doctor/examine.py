@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 
 from reaper.doctor import access, channels, policies, stores
-from reaper.doctor.check import AGAIN, Check, DoctorContext, is_sign_in, unknown
+from reaper.doctor.check import AGAIN, SIGN_INS, Check, DoctorContext, unknown
 from reaper.errors import ODD_REPLY_ERRORS, ReaperError
 
 LIMIT_S = 45.0
@@ -64,7 +64,7 @@ def examine(context: DoctorContext, limit_s: float = LIMIT_S) -> list[Check]:
 
 def led_by_credentials(checks: Sequence[Check]) -> list[Check]:
     """The checks without those that only need the same sign-in as a check of credentials, which names them instead."""
-    to_sign_in = [check for check in checks if is_sign_in(check)]
+    to_sign_in = [check for check in checks if check.fix and check.fix.startswith(SIGN_INS)]
     if any(check.check == "ledger" for check in to_sign_in):
         to_sign_in += [check for check in checks if check.check == "pause"]  # the stop switch is in the ledger
     credentials = [check for check in to_sign_in if check.check.startswith("credentials")]

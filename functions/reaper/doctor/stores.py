@@ -49,7 +49,9 @@ def examine_ledger(context: DoctorContext) -> Iterator[Check]:
     if not settings.mode.writes:
         yield from failed or [ok("ledger", f"{address} can be read")]
     elif file:
-        yield from failed or [_file_check("ledger", file, own)]
+        closed = [path for path in (file, file.parent) if not os.access(path, os.W_OK)]
+        advice = [to_fix("ledger", f"{path} can't be written by this user", f"Let this user write to {path}.") for path in closed]
+        yield from failed or advice or [ok("ledger", f"{address} can be written and read{own}")]
     else:
         yield from _with_writing("ledger", address, failed)
 
@@ -155,11 +157,3 @@ def folder_check(name: str, place: str) -> Check:
         return to_fix(name, f"{place} can't be written: {error}", "Correct the path.")
     because = f"{place} can't be written: {nearest} isn't a folder that this user may write to"
     return to_fix(name, because, f"Let this user write to {nearest}.")
-
-
-def _file_check(name: str, file: Path, note: str) -> Check:
-    """Whether this user may write to the file of a ledger, and beside it."""
-    if not os.access(file, os.W_OK):
-        return to_fix(name, f"{file} can't be written by this user", f"Let this user write to {file}.")
-    check = folder_check(name, str(file.parent))
-    return check if check.status is CheckStatus.FIX else ok(name, f"sqlite://{file} can be written and read{note}")

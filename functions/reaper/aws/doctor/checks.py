@@ -12,7 +12,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any
 
 from botocore.config import Config
@@ -26,11 +25,10 @@ from reaper.aws.doctor.rights import (
     grant_line,
     known_principal,
     parse_principal,
-    resource_arn,
     resource_of_address,
     simulated_rights,
 )
-from reaper.aws.session import IAM_PREFIXES, CloudSession, new_session, permission_of
+from reaper.aws.session import IAM_PREFIXES, CloudSession, new_session
 from reaper.aws.stores import dynamodb, texts
 from reaper.doctor.check import Check, asked_right
 from reaper.errors import CloudError, Reason
@@ -58,14 +56,14 @@ PARAMETERS: Mapping[str, Mapping[str, str]] = {
 """What is more than a name, by permission."""
 
 
-def question(cloud: CloudSession, permission: str) -> tuple[str, str, dict[str, Any]]:
+def question(cloud: CloudSession, permission: str) -> tuple[str, str, dict[str, object]]:
     """The call that shows whether a permission to read is there: service, operation and parameters, with a name that nothing has and one row."""
     prefix, _, operation = permission.partition(":")
     service = next((name for name, known in IAM_PREFIXES.items() if known == prefix), prefix)
     sdk: Any = new_session()._session
     shape = sdk.get_service_model(service).operation_model(operation).input_shape
     place = {"partition": cloud.partition, "region": cloud.region, "account": cloud.target.account}
-    params: dict[str, Any] = dict.fromkeys(shape.required_members if shape else (), NOTHING)
+    params: dict[str, object] = dict.fromkeys(shape.required_members if shape else (), NOTHING)
     params |= {name: value.format(**place) for name, value in PARAMETERS.get(permission, {}).items()}
     paging = sdk.get_paginator_model(service)._paginator_config.get(operation, {})
     return service, operation, params | ({paging["limit_key"]: 1} if "limit_key" in paging else {})
@@ -95,11 +93,14 @@ def reply_date() -> str | None:
 
 def reading_rights(cloud: CloudSession, permissions: Sequence[str]) -> list[Check]:
     """Whether each of the permissions is there, by a call that reads; any other permission is simulated."""
-    asked = [permission for permission in permissions if READS.fullmatch(permission)]
-    questions = [question(cloud, permission) for permission in asked]
-    rights = list(cloud.map_concurrently(partial(_asked_right, cloud), questions))
+    asked = {permission: question(cloud, permission) for permission in permissions if READS.fullmatch(permission)}
     others = [permission for permission in permissions if permission not in asked]
-    return rights + (acting_rights(cloud, others, None) if others else [])
+
+    def ask(permission: str) -> Check:
+        service, operation, params = asked[permission]
+        return _right_of(cloud, permission, lambda: cloud.call(service, operation, "ResponseMetadata", **params))
+
+    return [*cloud.map_concurrently(ask, list(asked)), *(acting_rights(cloud, others, None) if others else ())]
 
 
 def acting_rights(cloud: CloudSession, permissions: Sequence[str], role: str | None) -> list[Check]:
@@ -130,9 +131,8 @@ def writing_rights(address: str) -> list[Check]:
     permissions = writes if address.startswith("dynamodb:") else [texts.PERMISSION_OF_OPERATION["PutObject"]]
     cloud = own_session()
     principal = _principal(cloud)
-    resource = resource_of_address(principal, permissions[0], address, cloud.region, NOTHING)
-    grant_on = resource_of_address(principal, permissions[0], address)
-    return simulated_rights([cloud], Request(principal=principal, actions=permissions, resource=resource, grant_on=grant_on))
+    one, all_ = (resource_of_address(principal, permissions[0], address, *place) for place in ((cloud.region, NOTHING), ()))
+    return simulated_rights([cloud], Request(principal=principal, actions=permissions, resource=one, grant_on=all_))
 
 
 def workflow_rights(workflow: str) -> list[Check]:
@@ -180,20 +180,9 @@ def _principal(cloud: CloudSession, role: str | None = None) -> Principal:
     return replace(principal, is_elsewhere=principal.account != parse_principal(_caller(own_session())).account)
 
 
-def _asked_right(cloud: CloudSession, asked: tuple[str, str, dict[str, Any]]) -> Check:
-    service, operation, params = asked
-    ask = partial(cloud.call, service, operation, "ResponseMetadata", **params)
-    return _right_of(cloud, permission_of(service, operation), ask)
-
-
 def _right_of(cloud: CloudSession, permission: str, ask: Callable[[], object]) -> Check:
-    """What the call says. The command to grant it names the sort of resource that the permission is about."""
-
-    def grant(missing: str) -> str:
-        principal = _principal(cloud)
-        return grant_line(principal, missing, resource_arn(principal, missing))
-
-    return asked_right(permission, f"account {cloud.target.account} {cloud.region}", ask, grant)
+    place = f"account {cloud.target.account} {cloud.region}"
+    return asked_right(permission, place, ask, lambda missing: grant_line(_principal(cloud), missing))
 
 
 def _read_metrics(cloud: CloudSession, now: datetime) -> None:

@@ -117,14 +117,15 @@ def resource_of_address(principal: Principal, permission: str, address: str, reg
     return resource_arn(principal, permission)
 
 
-def grant_line(principal: Principal, permission: str, resource: str) -> str:
-    """The command that allows the permission on the resource. Each has a policy of its own, so that none overwrites another, not even one for
+def grant_line(principal: Principal, permission: str, resource: str = "") -> str:
+    """The command that allows the permission on the resource, by default on all of the sort that it is about. Each has a policy of its own, so that none overwrites another, not even one for
     the same permission on another resource.
 
     A role in another account needs the same statements as in all the others, so its template grants them.
     """
     if principal.is_elsewhere:
         return ELSEWHERE_ADVICE.format(permission=permission, name=principal.name)
+    resource = resource or resource_arn(principal, permission)
     statement = {"Effect": "Allow", "Action": permission, "Resource": resource}
     document = shlex.quote(json.dumps({"Version": "2012-10-17", "Statement": [statement]}))
     policy = f"reaper-{permission.replace(':', '-')}"
@@ -236,6 +237,6 @@ def _right(request: Request, action: str, row: Mapping[str, Any] | None) -> Chec
         denial = f"a policy denies it explicitly ({', '.join(names) or 'unnamed'})"
     else:
         denial = "no policy allows it"
-        fix = grant_line(principal, action, request.grant_on or request.resource or resource_arn(principal, action))
+        fix = grant_line(principal, action, request.grant_on or request.resource)
     because = f"IAM would deny it to {principal.name}: {denial}"
     return right(status=CheckStatus.FIX, because=because, fix=fix, missing=action)
