@@ -134,6 +134,39 @@ def test_without_credentials_the_network_is_not_blamed(cause: Exception | None, 
     assert str(check.fix).startswith(advice)
 
 
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        (
+            "ExpiredTokenException: The security token included in the request is expired",
+            "Sign in again, or get new temporary keys.",
+        ),
+        (
+            "An error occurred (ExpiredToken) when calling the GetObject operation: The provided token has expired.",
+            "Sign in again",
+        ),
+        ("RequestExpired: Request has expired.", "Sign in again"),
+        ("Error when retrieving token from sso: Token has expired and refresh failed", "aws sso login --profile default"),
+        ("no token: AzureCliCredential: ERROR: AADSTS70043: The refresh token has expired", "az login"),
+        ("ExpiredAuthenticationToken: The access token expiry UTC time is earlier than now", "az login"),
+    ],
+)
+def test_a_session_that_has_ended_is_said_as_such(monkeypatch: pytest.MonkeyPatch, text: str, advice: str):
+    for name in ("AWS_PROFILE", "AWS_DEFAULT_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    for error in (CloudError(Reason.REFUSED, "a:B", text), SettingsError(text)):
+        check = of_error("policy", error, "do this")
+        assert (check.status, check.because.startswith("the session has ended: ")) == (CheckStatus.FIX, True)
+        assert str(check.fix).startswith(advice)
+    refused = right_of_error("a:B", "account 1", CloudError(Reason.REFUSED, "a:B", text), str)
+    [line] = rights_checks("reading.aws", [refused], "reading")
+    assert (line.status, str(line.fix).startswith(advice)) == (CheckStatus.FIX, True)
+
+
+def test_what_has_expired_otherwise_is_no_session():
+    assert of_error("policy", SettingsError("the acceptance expired on 2020-01-31"), "do this").fix == "do this"
+
+
 def right(permission: str, place: str, status: CheckStatus = CheckStatus.OK, because: str = "") -> Check:
     missing = permission if status is CheckStatus.FIX else None
     return Check(permission=permission, place=place, status=status, because=because, fix="do this", missing=missing)

@@ -1,4 +1,4 @@
-"""A check and its answer, as data: what was asked, whether it is fine, why, and the command that mends it. And what an examination is given."""
+"""A check and its answer, as data: whether it is fine, why, and what mends it. And what an examination is given."""
 
 from __future__ import annotations
 
@@ -31,15 +31,14 @@ AGAIN = "Run reaper doctor again."
 SIGN_IN = "Sign in: `aws configure sso` or `az login`. To see the reaper without any account: reaper demo"
 SIGN_IN_AGAIN = "Sign in again, or get new temporary keys."
 SIGN_INS = (SIGN_IN, SIGN_IN_AGAIN, "az login", "aws sso login")
-"""All that it takes, or how it begins."""
 SIGN_IN_ERRORS = re.compile(r"Credential|Token|SSO|Authentication")
-"""In the names of the SDKs' errors about credentials, without which they don't send the request."""
+"""In the names of the SDKs' errors about credentials, before anything is sent."""
 SSO_ENDED = re.compile(r"\bSSO (?:session|token)|token from sso", re.IGNORECASE)
 AZURE_ENDED = re.compile(r"AADSTS(?:50173|70008|70043|700082)|ExpiredAuthenticationToken")
 ENDED = re.compile(
     rf"{SSO_ENDED.pattern}|{AZURE_ENDED.pattern}|ExpiredToken|RequestExpired|token (?:[\w-]+ ){{0,5}}expired", re.IGNORECASE
 )
-"""What SDKs and clouds say of a session that has ended."""
+"""Said of a session that has ended."""
 
 
 class CheckStatus(StrEnum):
@@ -54,8 +53,8 @@ class CheckStatus(StrEnum):
 class Check:
     """One answer: a line of the result, or about one right, of which `rights_checks` makes a few lines.
 
-    `fix`: a command to paste, or what to do. `missing`: exactly one permission, which may be the one that it takes to find out. Of a right,
-    `permission` and `place` say what was asked for where, and `because` is a clause, empty if it is there.
+    `fix`: a command to paste, or what to do. `missing`: exactly one permission, which may be the one that it takes to find out. `permission` and
+    `place`: what right was asked for where; then `because` is a clause.
     """
 
     check: str = ""

@@ -1,4 +1,4 @@
-"""Ledger, manifests, reports and runs: each is read, in places that nothing uses, and the right to write to it is looked up. Nothing is written."""
+"""Ledger, manifests, reports and runs: read in places that nothing uses. The right to write there is looked up; nothing is written."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from shlex import quote
 
 from reaper.doctor.check import Check, CheckStatus, DoctorContext, advice_for, doctor_of, of_error, ok, rights_checks, to_fix
 from reaper.errors import CloudError, ReaperError, Reason
-from reaper.ledger import opening
+from reaper.ledger import opening, sqlite
 from reaper.model import Target
 from reaper.pending.stop_switch import paused_because, read_pause
 from reaper.settings import require_kept_memory
@@ -30,14 +30,16 @@ def examine_ledger(context: DoctorContext) -> Iterator[Check]:
         yield ok("ledger", "mode audit needs none, and REAPER_LEDGER isn't set")
         return
     address = settings.ledger or opening.default_address(context.environ)
-    file = Path(address.removeprefix("sqlite://")).expanduser() if address.startswith("sqlite:///") else None
+    file = None
     try:
         require_kept_memory(settings)
+        if address.startswith("sqlite:"):
+            file = sqlite.file_path(address.removeprefix("sqlite:").removeprefix("//"))
         opening.require_existing(address)
         ledger = opening.open_ledger(address, context.environ, read_only=True)
     except ReaperError as error:
-        begin_line = f"mkdir -p {quote(str(file.parent))} && touch {quote(str(file))}" if file and not file.exists() else None
-        yield of_error("ledger", error, begin_line or advice_for(error, address, LEDGER_ADVICE))
+        line = f"mkdir -p {quote(str(file.parent))} && touch {quote(str(file))}" if file and not file.exists() else None
+        yield of_error("ledger", error, line or advice_for(error, address, LEDGER_ADVICE))
         return
     reads = (
         lambda: opening.require_known_format(ledger),
@@ -71,16 +73,19 @@ def _failures(name: str, address: str, otherwise: str, reads: Iterable[Callable[
 
 
 def _with_writing(name: str, address: str, failed: list[Check]) -> list[Check]:
-    """What failed, and what the cloud says of this identity's right to write there, unless there is no such place."""
+    """What failed, and what the cloud says of the right to write there, unless there is no such place."""
     if all(check.missing for check in failed):
         cloud = "aws" if address.startswith(("s3:", "dynamodb:")) else "azure"
-        rights = doctor_of(cloud).writing_rights(address)
+        try:
+            rights = doctor_of(cloud).writing_rights(address)
+        except ReaperError as error:
+            return [*failed, of_error(name, error, advice_for(error, address, STORE_ADVICE))]
         failed += rights_checks(name, [right for right in rights if right.status is not CheckStatus.OK], "writing")
     return failed or [ok(name, f"{address.rstrip('/')} can be written and read")]
 
 
 def examine_pause(context: DoctorContext) -> Iterator[Check]:
-    """Whether the stop switch is on. Below mode enforce it stops nothing, because nothing acts; `apply` respects it in every mode."""
+    """Whether the stop switch is on. Below mode enforce nothing acts, but `apply` respects it in every mode."""
     settings = context.settings
     if not settings.ledger:
         return

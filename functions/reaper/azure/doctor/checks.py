@@ -34,7 +34,7 @@ NOTHING = "ml-idle-reaper-doctor"
 """A name that nothing should have. If something has it, it is only listed."""
 UNKNOWN_IDENTITY = '"$(az ad signed-in-user show --query id --output tsv)"'
 """Stands in a command for an identity that no token names."""
-ONLY_A_WRITE_SHOWS = "only a write would show whether this identity may write there, and the doctor writes nothing"
+ONLY_A_WRITE_SHOWS = "only a write would show that, and the doctor writes nothing"
 
 
 def describe_caller(sessions: Sequence[CloudSession], role: str | None) -> str:
