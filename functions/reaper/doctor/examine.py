@@ -101,7 +101,7 @@ def run_subjects(subjects: Mapping[str, Subject], limit_s: float = LIMIT_S) -> l
 def _run(name: str, subject: Subject, checks: list[Check]) -> None:
     try:
         for check in subject():
-            checks.append(check)  # noqa: PERF402 - one by one, so that those before a failure or the end of the time are kept
+            checks.append(check)  # noqa: PERF402 - so that those before a failure or the end are kept
     except (ReaperError, *ODD_REPLY_ERRORS) as error:
         text = str(error) if isinstance(error, ReaperError) else repr(error)
         checks.append(unknown(name, f"this check failed: {text}", AGAIN))

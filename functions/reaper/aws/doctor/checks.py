@@ -45,7 +45,7 @@ METRICS = (
 )
 """A metric of each namespace that the kinds read, with its dimension."""
 READS = re.compile(r"[\w-]+:(?:BatchGet|Get|List|Describe|Query)[A-Z]?\w*")
-"""The permissions whose calls change nothing. The doctor makes no other call."""
+"""Permissions whose calls change nothing; no others are made."""
 PARAMETERS: Mapping[str, Mapping[str, str]] = {
     "application-autoscaling:DescribeScalableTargets": {"ServiceNamespace": "sagemaker"},
     "application-autoscaling:DescribeScalingPolicies": {"ServiceNamespace": "sagemaker"},
@@ -57,7 +57,7 @@ PARAMETERS: Mapping[str, Mapping[str, str]] = {
 
 
 def question(cloud: CloudSession, permission: str) -> tuple[str, str, dict[str, object]]:
-    """The call that shows whether a permission to read is there: service, operation and parameters, with a name that nothing has and one row."""
+    """The call that shows whether a permission to read is there: service, operation, and parameters for one row or for nothing."""
     prefix, _, operation = permission.partition(":")
     service = next((name for name, known in IAM_PREFIXES.items() if known == prefix), prefix)
     sdk: Any = new_session()._session

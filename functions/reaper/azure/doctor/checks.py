@@ -129,7 +129,7 @@ def own_grant_line(permission: str, address: str) -> str:
 
 
 def writing_rights(address: str) -> list[Check]:
-    """Whether the process's own identity may write to the ledger or store at `address`: nothing that reads knows."""
+    """Whether the process's own identity may write to the ledger or store at `address`."""
     permission = f"{tables.PERMISSION}/write" if address.startswith("table:") else texts.WRITE
     return unasked_rights([permission], texts.without_signature(address), ONLY_A_WRITE_SHOWS)
 
