@@ -27,7 +27,7 @@ from reaper.settings import Settings
 from reaper.text import count_noun, first_few
 
 MAX_ACCOUNTS = 20
-"""Accounts or subscriptions whose permissions are asked for one by one. All have the same roles."""
+"""Accounts whose permissions are asked for. All have the same roles."""
 MAX_SKEW = timedelta(minutes=5)
 SETTING_ADVICE = "Correct the setting, option or profile that the line names."
 ASSUME_ROLE = "sts:AssumeRole"
