@@ -90,8 +90,7 @@ resource runs 'Microsoft.Storage/storageAccounts/blobServices/containers@2024-01
   properties: { publicAccess: 'None' }
 }
 
-// Manifests: everything an undo needs. Nothing here expires but the doctor's markers: the rules below are for these and for reports. The
-// app writes each name once.
+// Manifests: everything an undo needs. Nothing here expires: the rules below are for reports and runs. The app writes each name once.
 // Manifests contain settings of deployments, including environment variables, so only the app gets a role on them here.
 resource manifests 'Microsoft.Storage/storageAccounts/blobServices/containers@2024-01-01' = if (acts) {
   parent: blobs
@@ -116,19 +115,6 @@ resource expiry 'Microsoft.Storage/storageAccounts/managementPolicies@2024-01-01
   properties: {
     policy: {
       rules: [
-        {
-          // What `reaper doctor` writes to see whether it can.
-          name: 'markers-expire'
-          type: 'Lifecycle'
-          enabled: true
-          definition: {
-            filters: { blobTypes: [ 'blockBlob' ], prefixMatch: [ '${reports.name}/doctor/', 'manifests/doctor/' ] }
-            actions: {
-              baseBlob: { delete: { daysAfterModificationGreaterThan: 1 } }
-              version: { delete: { daysAfterCreationGreaterThan: 1 } }
-            }
-          }
-        }
         {
           // As long as the history of a run. Its report stays.
           name: 'runs-expire'

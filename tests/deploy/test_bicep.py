@@ -304,13 +304,13 @@ def test_only_enforce_deploys_the_manifests_and_audit_not_even_the_ledger() -> N
 EXPIRING = {
     place for some in re.findall(r"prefixMatch: \[ (.*?) \]", STORAGE.read_text()) for place in re.findall(r"'(.*?)'", some)
 }
-"""Where blobs expire; `doctor/` has the markers of `reaper doctor` only."""
+"""Where blobs expire."""
 
 
 def test_what_undoing_takes_is_kept_apart_and_never_expires() -> None:
     assert text(declared(STORAGE, "resource")["manifests"]).partition("{")[0].endswith("= if (acts) ")
     assert at(STORAGE, "manifests", "properties.publicAccess") == "'None'"
-    assert {"${reports.name}/doctor/", "manifests/doctor/", "${reports.name}/", "${runs.name}/"} == EXPIRING
+    assert {"${reports.name}/", "${runs.name}/"} == EXPIRING
 
 
 GRANTS = {
@@ -396,7 +396,7 @@ def test_no_immutability_policy_is_ever_locked() -> None:
 
 
 def test_versions_of_reports_expire_with_them_and_those_of_manifests_never() -> None:
-    assert {place for place in EXPIRING if not place.endswith("/doctor/")} == {"${reports.name}/", "${runs.name}/"}
+    assert {"${reports.name}/", "${runs.name}/"} == EXPIRING
     assert "version: { delete: { daysAfterCreationGreaterThan: reportRetentionDays } }" in STORAGE.read_text()
 
 

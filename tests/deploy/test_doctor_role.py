@@ -23,7 +23,7 @@ defaults: {action: delete}
 owners: {fallback: admins@example.com}
 channels: [{type: ses, from: reaper@example.com, region: us-east-1}]
 """
-ONLY_THE_DOCTOR_NEEDS = {"iam:SimulatePrincipalPolicy", "s3:GetObject", "s3:ListBucket", "ses:GetEmailIdentity", "ses:GetAccount"}
+ONLY_THE_DOCTOR_NEEDS = {"iam:SimulatePrincipalPolicy", "s3:ListBucket", "ses:GetEmailIdentity", "ses:GetAccount"}
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_the_function_of_an_organization_sees_its_workflow(cloudformation, targe
     assert because["credentials.aws", "ok"] == "signed in as arn:aws:sts::123456789012:user/moto"
     assert because["workflow", "ok"] == "1 permission for the workflow granted in ml-idle-reaper-sweep"
     assert "states:StartExecution" in because["workflow", "unknown"]
-    assert because["runs", "ok"] == "s3://reports-bucket/runs can be written and read"
+    assert "s3:PutObject" in because["runs", "unknown"], "it may not simulate, and writes nothing to find out"
     [without_role] = [check for check in answer["checks"] if check["status"] == "fix"]
     assert (without_role["check"], without_role["missing"]) == ("targets.aws", "sts:AssumeRole")
     assert without_role["fix"].startswith("Check the target role there"), "this identity may assume it already"

@@ -354,7 +354,7 @@ def test_old_reports_go_and_manifests_stay(cloudformation):
     bucket = cloudformation["Resources"]["ReportBucket"]["Properties"]
     assert bucket["VersioningConfiguration"] == {"Status": "Enabled"}
     days = {rule["Prefix"]: rule["ExpirationInDays"] for rule in bucket["LifecycleConfiguration"]["Rules"]}
-    assert days == {"reports/": {"Ref": "ReportRetentionDays"}, "reports/doctor/": 1, "manifests/doctor/": 1, "runs/": 30}
+    assert days == {"reports/": {"Ref": "ReportRetentionDays"}, "runs/": 30}
 
 
 @pytest.mark.parametrize(

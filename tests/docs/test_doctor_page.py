@@ -12,8 +12,7 @@ import pytest
 
 from reaper import registry, settings
 from reaper.cli import doctor
-from reaper.doctor.check import Check, CheckStatus
-from reaper.doctor.context import DoctorContext
+from reaper.doctor.check import Check, CheckStatus, DoctorContext
 from reaper.doctor.examine import examine
 from reaper_sandbox.aws.fault import without
 from reaper_sandbox.demo.practice_world import PracticeWorld, practice_world

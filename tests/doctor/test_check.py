@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 
 import jsonschema
@@ -12,18 +13,17 @@ from reaper.cli import doctor
 from reaper.doctor.check import (
     Check,
     CheckStatus,
-    Right,
+    advice_for,
+    asked_right,
     checks_json,
     exit_status,
     of_error,
     ok,
-    right_of_error,
     rights_checks,
     summary_line,
     to_fix,
     unknown,
 )
-from reaper.doctor.context import advice_for
 from reaper.errors import CloudError, Reason, SettingsError
 
 SCHEMA = {
@@ -105,6 +105,13 @@ def test_what_proves_nothing_needs_no_mending(error, status: CheckStatus, missin
     assert (check.status, check.missing) == (status, missing)
 
 
+def right_of_error(permission: str, place: str, error: CloudError, grant: Callable[[str], str]) -> Check:
+    def ask() -> None:
+        raise error
+
+    return asked_right(permission, place, ask, grant)
+
+
 class UnauthorizedSSOTokenError(Exception):
     """As an SDK calls it."""
 
@@ -127,9 +134,42 @@ def test_without_credentials_the_network_is_not_blamed(cause: Exception | None, 
     assert str(check.fix).startswith(advice)
 
 
-def right(permission: str, place: str, status: CheckStatus = CheckStatus.OK, because: str = "") -> Right:
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        (
+            "ExpiredTokenException: The security token included in the request is expired",
+            "Sign in again, or get new temporary keys.",
+        ),
+        (
+            "An error occurred (ExpiredToken) when calling the GetObject operation: The provided token has expired.",
+            "Sign in again",
+        ),
+        ("RequestExpired: Request has expired.", "Sign in again"),
+        ("Error when retrieving token from sso: Token has expired and refresh failed", "aws sso login --profile default"),
+        ("no token: AzureCliCredential: ERROR: AADSTS70043: The refresh token has expired", "az login"),
+        ("ExpiredAuthenticationToken: The access token expiry UTC time is earlier than now", "az login"),
+    ],
+)
+def test_a_session_that_has_ended_is_said_as_such(monkeypatch: pytest.MonkeyPatch, text: str, advice: str):
+    for name in ("AWS_PROFILE", "AWS_DEFAULT_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    for error in (CloudError(Reason.REFUSED, "a:B", text), SettingsError(text)):
+        check = of_error("policy", error, "do this")
+        assert (check.status, check.because.startswith("the session has ended: ")) == (CheckStatus.FIX, True)
+        assert str(check.fix).startswith(advice)
+    refused = right_of_error("a:B", "account 1", CloudError(Reason.REFUSED, "a:B", text), str)
+    [line] = rights_checks("reading.aws", [refused], "reading")
+    assert (line.status, str(line.fix).startswith(advice)) == (CheckStatus.FIX, True)
+
+
+def test_what_has_expired_otherwise_is_no_session():
+    assert of_error("policy", SettingsError("the acceptance expired on 2020-01-31"), "do this").fix == "do this"
+
+
+def right(permission: str, place: str, status: CheckStatus = CheckStatus.OK, because: str = "") -> Check:
     missing = permission if status is CheckStatus.FIX else None
-    return Right(permission=permission, place=place, status=status, because=because, fix="do this", missing=missing)
+    return Check(permission=permission, place=place, status=status, because=because, fix="do this", missing=missing)
 
 
 def test_the_same_permission_missing_in_many_places_is_one_line():

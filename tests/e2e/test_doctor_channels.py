@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -15,8 +16,7 @@ import trustme
 from e2e.post import HEAD, PASSWORD, Serve, login, tls
 from reaper import registry
 from reaper.doctor import access, channels
-from reaper.doctor.check import Check, CheckStatus
-from reaper.doctor.context import DoctorContext, Opened
+from reaper.doctor.check import Check, CheckStatus, DoctorContext, Opened
 from reaper.ledger import opening
 from reaper.model import Mode
 from reaper.policy.file import PolicySource
@@ -39,7 +39,9 @@ def examined(text: str, mode: Mode = Mode.NOTIFY, **environ: str) -> list[Check]
     """The checks of a policy's channels."""
     policy = parse_policy(HEAD + text, "policy", registry.kind_names())
     return list(
-        channels.examine_channels(context(mode, **environ), Opened(policy=PolicySource(name="p", text="", policy=policy)))
+        channels.examine_channels(
+            replace(context(mode, **environ), opened=Opened(policy=PolicySource(name="p", text="", policy=policy)))
+        )
     )
 
 

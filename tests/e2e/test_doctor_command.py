@@ -44,12 +44,18 @@ def test_nothing_to_fix_is_status_0_and_the_json_is_exact(server: Server):
 
 
 def test_without_credentials_only_the_sign_in_is_asked_for():
-    stores = {"REAPER_LEDGER": "dynamodb://ledger", "REAPER_MANIFESTS": "s3://bucket/manifests"}
+    stores = {
+        "REAPER_LEDGER": "dynamodb://ledger",
+        "REAPER_MANIFESTS": "s3://bucket/manifests",
+        "REAPER_REPORTS": "s3://bucket/r",
+    }
     completed = doctor(None, "--cloud", "aws", "--mode", "enforce", "--format", "json", AWS_DEFAULT_REGION="us-east-1", **stores)
     assert completed.returncode == 1
     first, *others = json.loads(completed.stdout)["checks"]
     assert (first["check"], first["fix"].split(":")[0]) == ("credentials.aws", "Sign in")
-    assert first["because"].endswith("Until you sign in, these can't be checked: clock.aws, ledger, manifests, pause")
+    assert first["because"].endswith(
+        "Until you sign in, these can't be checked: report, clock.aws, ledger, manifests, reports, pause"
+    )
     assert [check["check"] for check in others if "credentials" in check["because"]] == []
 
 
@@ -119,7 +125,7 @@ def test_no_acting_code_is_loaded_in_mode_enforce_either(server: Server, tmp_pat
         "import json, os, sys\n"
         "from datetime import UTC, datetime\n"
         "from reaper import registry, settings\n"
-        "from reaper.doctor.context import DoctorContext\n"
+        "from reaper.doctor.check import DoctorContext\n"
         "from reaper.doctor.examine import examine\n"
         "chosen = settings.from_env(os.environ)\n"
         "examine(DoctorContext(settings=chosen, environ=dict(os.environ), clock=lambda: datetime.now(UTC), kinds=registry.kinds()))\n"

@@ -4,21 +4,31 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from typing import Any
 
 import boto3
 import pytest
+from botocore import xform_name
+from botocore.client import BaseClient
+from botocore.validate import ParamValidator
 
 from reaper import registry, settings
-from reaper.aws.doctor.checks import PROBES
+from reaper.aws.doctor import checks as doctor
+from reaper.aws.doctor.rights import NOTHING
+from reaper.aws.session import CloudSession, new_session
 from reaper.aws.stores import dynamodb
-from reaper.doctor.check import Check, CheckStatus
-from reaper.doctor.context import DoctorContext
+from reaper.doctor.check import Check, CheckStatus, DoctorContext
 from reaper.doctor.examine import examine
+from reaper.model import Target
+from reaper_sandbox.aws import reply
 from reaper_sandbox.aws.account import Account
-from reaper_sandbox.aws.fault import denied, on, without
+from reaper_sandbox.aws.fault import Fault, denied, on, without
+from reaper_sandbox.aws.reply import Refusal
 from reaper_sandbox.aws.server import Server
 
 TOPIC = "arn:aws:sns:us-east-1:123456789012:summary"
@@ -112,8 +122,23 @@ def take_away(server: Server, *permissions: str) -> None:
     server.calls.clear()
 
 
-def test_every_permission_that_reads_can_be_asked_for(deployment):
-    assert READING - set(PROBES) == {"cloudwatch:GetMetricData", "cloudwatch:ListMetrics"}
+@pytest.mark.parametrize("permission", sorted(READING - set(doctor.METRIC_PERMISSIONS)))
+def test_the_sdk_says_how_to_ask_for_what_the_tables_name(deployment, permission: str):
+    """One row of a list, or one thing by a name that nothing has, in the form that AWS's own models ask for."""
+    here = CloudSession(new_session(), Target(cloud="aws", account="123456789012", region="us-east-1"))
+    service, operation, params = doctor.question(here, permission)
+    client = boto3.client(service)
+    shape = client.meta.service_model.operation_model(operation).input_shape
+    assert operation.startswith(("List", "Describe", "Get"))
+    assert ParamValidator().validate(params, shape).generate_report() == ""
+    for name, value in params.items():
+        member = shape.members[name]
+        assert not (pattern := member.metadata.get("pattern")) or re.fullmatch(pattern, value), name
+        assert not getattr(member, "enum", None) or value in member.enum, name
+    pages = client.get_paginator(xform_name(operation)) if client.can_paginate(xform_name(operation)) else None
+    assert not pages or params[pages._pagination_cfg["limit_key"]] == 1
+    named = {value for name, value in params.items() if name in shape.required_members and name.endswith("Name")}
+    assert named <= {NOTHING}
 
 
 def test_a_deployment_that_works_misses_nothing(deployment):
@@ -179,13 +204,12 @@ def test_the_grants_for_stores_are_on_what_is_below_them(deployment):
     ]
 
 
-def test_a_key_that_refuses_a_store_is_named(deployment):
+def test_a_key_that_refuses_the_ledger_is_named(deployment):
     server, environ = deployment
     take_away(server)
-    server.rules.append(on("PutObject", denied("kms:GenerateDataKey", resource=KEY)))
-    [check, *others] = [check for check in examined(environ) if check.missing]
-    assert (check.missing, granted(check)) == ("kms:GenerateDataKey", ("kms:GenerateDataKey", KEY))
-    assert {other.missing for other in others} == {"kms:GenerateDataKey"}
+    server.rules.append(on("BatchGetItem", denied("kms:Decrypt", resource=KEY)))
+    [check] = [check for check in examined(environ) if check.missing]
+    assert (check.missing, granted(check)) == ("kms:Decrypt", ("kms:Decrypt", KEY))
 
 
 def test_a_denied_list_of_regions_hides_nothing_else(deployment):
@@ -195,27 +219,34 @@ def test_a_denied_list_of_regions_hides_nothing_else(deployment):
     assert named(checks, CheckStatus.FIX) == {"ec2:DescribeRegions", "sagemaker:ListApps", "sagemaker:DeleteApp"}
 
 
-def test_nothing_but_its_own_markers_is_ever_changed(deployment):
+@contextmanager
+def recorded() -> Iterator[list[tuple[str, str]]]:
+    """Every call that the SDK is about to sign, whichever client makes it: service and operation."""
+    made: list[tuple[str, str]] = []
+
+    def record(self: BaseClient, operation: str, params: dict[str, Any]) -> Any:
+        made.append((self.meta.service_model.service_name, operation))
+        return call(self, operation, params)
+
+    call = BaseClient._make_api_call
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BaseClient, "_make_api_call", record)
+        yield made
+
+
+@pytest.mark.parametrize("mode", ["audit", "notify", "announce", "enforce"])
+def test_every_call_only_reads(deployment, mode: str):
+    """By the SDK's own record, and by what the stores hold."""
     server, environ = deployment
     table, s3 = boto3.client("dynamodb"), boto3.client("s3")
     take_away(server)
-    examined(environ)
-    changing = [call for call in server.calls if not call.operation.startswith(READS)]
-    assert {call.action for call in changing} == {
-        "dynamodb:PutItem",
-        "dynamodb:DeleteItem",
-        "s3:PutObject",
-    }
-    keys = [(call.params.get("Item") or call.params.get("Key")) for call in changing if call.service == "dynamodb"]
-    assert {(key["pk"]["S"], key["sk"]["S"]) for key in keys} == {
-        ("state#doctor", "-"),
-        ("record#other", "doctor"),
-        ("lease#doctor/doctor/-", "-"),
-    }
-    assert {item["pk"]["S"] for item in table.scan(TableName="ledger")["Items"]} == {"state#doctor"}
-    stored = [row["Key"] for row in s3.list_objects_v2(Bucket="bucket")["Contents"]]
-    assert {key.rpartition("/")[0] for key in stored} == {"manifests/doctor", "reports/doctor"}
-    assert all(call.headers.get("if-none-match") == "*" for call in changing if call.service == "s3")
+    with recorded() as made:
+        examined({**environ, "REAPER_MODE": mode}, undo=True)
+    assert len(made) > 30
+    assert [call for call in made if not call[1].startswith(READS)] == []
+    assert [call.action for call in server.calls if not call.operation.startswith(READS)] == []
+    assert table.scan(TableName="ledger")["Items"] == []
+    assert "Contents" not in s3.list_objects_v2(Bucket="bucket")
 
 
 def test_below_enforce_no_right_to_act_is_asked_for(deployment):
@@ -225,8 +256,23 @@ def test_below_enforce_no_right_to_act_is_asked_for(deployment):
     assert named(checks, *CheckStatus) == set()
 
 
-def test_an_audit_writes_nothing_to_the_ledger(deployment):
+def test_a_bucket_or_a_table_that_is_not_there_needs_mending(deployment):
     server, environ = deployment
     take_away(server)
-    examined({**environ, "REAPER_MODE": "audit", "REAPER_MANIFESTS": "", "REAPER_REPORTS": ""}, undo=False)
-    assert [call.action for call in server.calls if not call.operation.startswith(READS)] == []
+    places = {"REAPER_LEDGER": "dynamodb://lodger", "REAPER_MANIFESTS": "s3://backet/manifests", "REAPER_REPORTS": ""}
+    broken = {check.check: check.because for check in examined({**environ, **places}) if check.status is CheckStatus.FIX}
+    assert broken.keys() - {"channel.hook"} == {"ledger", "manifests", "pause"}
+    assert "no such table" in broken["ledger"]
+    assert "s3://backet/manifests" in broken["manifests"]
+
+
+def test_a_session_that_has_ended_is_said_once_and_as_such(deployment):
+    server, environ = deployment
+    take_away(server)
+    ended = Refusal("ExpiredTokenException", "The security token included in the request is expired", 403)
+    server.rules.append(on(".*", Fault(answer=lambda call: reply.refusal(call, ended))))
+    checks = examined(environ)
+    [broken] = [check for check in checks if check.status is CheckStatus.FIX and check.check != "channel.hook"]
+    assert (broken.check, broken.fix) == ("credentials.aws", "Sign in again, or get new temporary keys.")
+    assert broken.because.startswith("the session has ended: ")
+    assert "Until you sign in, these can't be checked: " in broken.because

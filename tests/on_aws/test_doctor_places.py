@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from reaper import registry, settings
-from reaper.doctor.check import Check, CheckStatus
-from reaper.doctor.context import DoctorContext
+from reaper.doctor.check import Check, CheckStatus, DoctorContext
 from reaper.doctor.examine import examine
 from reaper_sandbox.aws.call import Call
 from reaper_sandbox.aws.fault import cut, denied, forbidden, on, without

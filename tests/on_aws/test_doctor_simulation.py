@@ -21,8 +21,7 @@ from reaper.aws.doctor.rights import (
     resource_arn,
     simulated_rights,
 )
-from reaper.doctor.check import Check, CheckStatus, Right
-from reaper.doctor.context import DoctorContext
+from reaper.doctor.check import Check, CheckStatus, DoctorContext
 from reaper.policy.channel_settings import Ses, Sns
 from reaper.settings import Settings
 from reaper_sandbox.aws import reply
@@ -37,7 +36,7 @@ DELETE, NOTEBOOK = "sagemaker:DeleteEndpoint", "sagemaker:StopNotebookInstance"
 TOPIC = "arn:aws:sns:us-east-1:123456789012:summary"
 
 
-def simulated(principal: str = ROLE, *actions: str) -> list[Right]:
+def simulated(principal: str = ROLE, *actions: str) -> list[Check]:
     return simulated_rights(
         [doctor.own_session("us-east-1")], Request(principal=parse_principal(principal), actions=actions or (DELETE,))
     )

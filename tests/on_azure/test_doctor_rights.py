@@ -18,8 +18,7 @@ from reaper.azure.deployments import ASSIGN_IDENTITY
 from reaper.azure.doctor.rights import PERMISSION as LIST_PERMISSIONS
 from reaper.azure.doctor.rights import grant_line, is_permitted
 from reaper.azure.metrics import PERMISSION as METRICS
-from reaper.doctor.check import Check, CheckStatus
-from reaper.doctor.context import DoctorContext
+from reaper.doctor.check import Check, CheckStatus, DoctorContext
 from reaper.doctor.examine import examine
 from reaper_sandbox.azure.fault import cut, denied, on
 from reaper_sandbox.azure.refusal import PRINCIPAL
@@ -54,6 +53,7 @@ def azure() -> Iterator[Server]:
 def examined(
     tmp_path: Path, mode: str = "enforce", *, undo: bool = True, subscription: str = SUB, policy: str = POLICY
 ) -> list[Check]:
+    (tmp_path / "ledger.db").touch()
     environ = {
         "REAPER_MODE": mode,
         "REAPER_POLICY": policy,
@@ -159,7 +159,10 @@ def test_nothing_is_ever_changed(azure: Server, tmp_path: Path):
     examined(tmp_path)
     assert len(azure.requests) > 10
     assert azure.mutations == []
-    assert {request.method for request in azure.requests if "metrics:getBatch" not in request.path} - {"GET"} <= {"POST"}
+    asked = {request.path.rpartition("/")[2] for request in azure.requests if request.method != "GET"}
+    assert asked <= {"metrics:getBatch", "resources", "token"}, "queries of metrics and of Resource Graph, and the sign-in"
+    assert list(tmp_path.iterdir()) == [tmp_path / "ledger.db"]
+    assert (tmp_path / "ledger.db").read_bytes() == b""
 
 
 def test_below_enforce_no_right_to_act_is_asked_for(azure: Server, tmp_path: Path):

@@ -50,10 +50,9 @@ def examine_deployment(
     Exit status: 0 nothing to fix, 1 something to fix, 2 usage or settings error.
     """
     from reaper.doctor import check, examine
-    from reaper.doctor.context import DoctorContext
 
     chosen = chosen_settings(places)
-    context = DoctorContext(
+    context = check.DoctorContext(
         settings=chosen,
         environ=dict(os.environ),
         clock=current_time,

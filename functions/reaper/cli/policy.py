@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from datetime import timedelta
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reaper import registry
+from reaper import registry, settings
 from reaper.cli.options import current_time
 from reaper.cli.output import print_warning
 from reaper.errors import SettingsError
@@ -26,7 +27,7 @@ app = typer.Typer(no_args_is_help=True, help="Check a policy file, or print its 
 
 @app.command("check")
 def check_policy(
-    where: Annotated[str, typer.Argument(help="Policy file, s3:// or ssm: address, or blob URL", metavar="FILE|URI")],
+    where: Annotated[str | None, typer.Argument(help="Policy to check. Default: REAPER_POLICY", metavar="FILE|URI")] = None,
     schedule: Annotated[
         str | None, typer.Option(help="Schedule of the sweeps, to compare with notices.send", metavar="CRON")
     ] = None,
@@ -36,7 +37,7 @@ def check_policy(
     from reaper.calendars.resolve import next_entries, with_calendars
     from reaper.policy import accepted, lint
 
-    source, now = load_policy(where), current_time()
+    source, now = load_policy(settings.from_env(os.environ).policy if where is None else where), current_time()
     accepted.require_near_ends(source, now)
     if schedule and (hours := source.policy.send_hours):
         _require_sweep(schedule, schedule_timezone, hours)

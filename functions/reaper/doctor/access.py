@@ -15,28 +15,19 @@ from email.utils import parsedate_to_datetime
 from reaper import registry
 from reaper.case import Coverage
 from reaper.coverage import UNKNOWN_ACCOUNT
-from reaper.doctor.check import (
-    Check,
-    Right,
-    missing_permission,
-    ok,
-    rights_checks,
-    sign_in_advice,
-    to_fix,
-    unknown,
-    unreachable_advice,
-)
-from reaper.doctor.context import DoctorContext, Opened, advice_for, doctor_of
+from reaper.doctor import check
+from reaper.doctor.check import Check, DoctorContext, doctor_of, ok, rights_checks, sign_in_advice, to_fix, unknown
 from reaper.duration import format_duration
 from reaper.errors import NO_SIGN_IN, CloudError, Reason, SettingsError
 from reaper.extras import install_command
 from reaper.model import ACTIONS, Ceiling, StepName
+from reaper.policy.file import PolicySource
 from reaper.sessions import CloudSession, has_credentials, is_available, list_accounts, list_all_accounts, open_accounts
 from reaper.settings import Settings
 from reaper.text import count_noun, first_few
 
 MAX_ACCOUNTS = 20
-"""Accounts or subscriptions whose permissions are asked for one by one. All have the same roles."""
+"""Accounts whose permissions are asked for. All have the same roles."""
 MAX_SKEW = timedelta(minutes=5)
 SETTING_ADVICE = "Correct the setting, option or profile that the line names."
 ASSUME_ROLE = "sts:AssumeRole"
@@ -56,22 +47,21 @@ def clouds_in_use(context: DoctorContext) -> tuple[list[str], list[Check]]:
         except SettingsError as error:
             checks.append(to_fix(f"credentials.{cloud}", str(error), install_command(cloud)))
     if not clouds and not checks:
-        checks.append(to_fix("credentials", "no credentials were found for any cloud", sign_in_advice("")))
+        checks.append(to_fix("credentials", "no credentials were found for any cloud", check.SIGN_IN))
     return clouds, checks
 
 
-def examine_credentials(context: DoctorContext, cloud: str, opened: Opened) -> Iterator[Check]:
+def examine_credentials(context: DoctorContext, cloud: str) -> Iterator[Check]:
     """Open the cloud's sessions and say who they are. What can't be opened is a line of its own."""
-    settings = context.settings
+    settings, name = context.settings, f"credentials.{cloud}"
     sessions, checks = _open(settings, cloud)
     if not sessions and "all" in settings.regions:
         # Perhaps only the list of regions can't be read. The other subjects are examined in the session's own region.
         sessions, _ = _open(replace(settings, regions=()), cloud)
-    opened.sessions[cloud] = sessions
+    context.opened.sessions[cloud] = sessions
     yield from checks
     if not sessions:
         return
-    name = f"credentials.{cloud}"
     try:
         yield ok(name, doctor_of(cloud).describe_caller([session.for_kind() for session in sessions], settings.role))
     except CloudError as error:
@@ -91,12 +81,12 @@ def examine_credentials(context: DoctorContext, cloud: str, opened: Opened) -> I
 
 def _open(settings: Settings, cloud: str) -> tuple[list[CloudSession], list[Check]]:
     """The sessions, which can only read, and a line for what couldn't be opened; invalid settings are such a line, too."""
+    own = replace(settings, cloud=cloud)
     try:
-        own = replace(settings, cloud=cloud)
         accounts, unlisted = list_all_accounts(own, [cloud], lambda text: None)
         sessions, unopened = open_accounts(own, accounts, lambda text: None)
     except SettingsError as error:
-        missing = missing_permission(error)
+        missing = check.missing_permission(error)
         advice = _advice(cloud, missing, str(error), settings.role) if missing else SETTING_ADVICE
         return [], [to_fix(f"credentials.{cloud}", str(error), advice, missing)]
     return sessions, list(_failed_checks(cloud, [*unlisted, *unopened], settings))
@@ -116,7 +106,7 @@ def _failed_checks(cloud: str, rows: Iterable[Coverage], settings: Settings) -> 
             yield to_fix(f"credentials.{cloud}", text, sign_in_advice(text, advice if found else None), missing)
         else:
             because = f"{count_noun(len(names), 'account')} can't be swept ({first_few(sorted(names))}): {text}"
-            yield to_fix(f"targets.{cloud}", because, advice, missing)
+            yield to_fix(f"targets.{cloud}", because, sign_in_advice(text, advice), missing)
 
 
 def _advice(cloud: str, missing: str | None, text: str, role: str | None) -> str:
@@ -124,12 +114,12 @@ def _advice(cloud: str, missing: str | None, text: str, role: str | None) -> str
     if missing == ASSUME_ROLE and not role:
         return TARGET_ROLE_ADVICE
     error = CloudError(Reason.DENIED, missing or "", text, missing=missing)
-    return advice_for(error, role or "" if missing == ASSUME_ROLE else "", registry.access_advice(cloud, missing))
+    return check.advice_for(error, role or "" if missing == ASSUME_ROLE else "", registry.access_advice(cloud, missing))
 
 
-def examine_reading(context: DoctorContext, cloud: str, opened: Opened) -> Iterator[Check]:
+def examine_reading(context: DoctorContext, cloud: str) -> Iterator[Check]:
     """Ask for a little of everything that a sweep reads. Metrics are `examine_metrics`."""
-    doctor, sessions = doctor_of(cloud), opened.sessions[cloud]
+    doctor, sessions = doctor_of(cloud), context.opened.sessions[cloud]
     needed = sorted(context.reading_permissions(cloud) - set(doctor.METRIC_PERMISSIONS))
     rights = [right for session in _one_per_account(sessions) for right in doctor.reading_rights(session.for_kind(), needed)]
     yield from rights_checks(f"reading.{cloud}", rights, "reading")
@@ -139,9 +129,9 @@ def examine_reading(context: DoctorContext, cloud: str, opened: Opened) -> Itera
         yield unknown(f"reading.{cloud}", because, "The coverage of a sweep names what is missing in each account.")
 
 
-def examine_metrics(context: DoctorContext, cloud: str, opened: Opened) -> Iterator[Check]:
+def examine_metrics(context: DoctorContext, cloud: str) -> Iterator[Check]:
     """Ask for metrics as a sweep does: in every region of the first account, and in one region of the others."""
-    doctor, sessions = doctor_of(cloud), opened.sessions[cloud]
+    doctor, sessions = doctor_of(cloud), context.opened.sessions[cloud]
     if set(doctor.METRIC_PERMISSIONS) & context.reading_permissions(cloud):
         first = [session for session in sessions if session.target.account == sessions[0].target.account]
         asked = [*first, *_one_per_account(sessions)[1:]]
@@ -149,41 +139,42 @@ def examine_metrics(context: DoctorContext, cloud: str, opened: Opened) -> Itera
         yield from rights_checks(f"metrics.{cloud}", rights, "reading metrics")
 
 
-def examine_acting(context: DoctorContext, cloud: str, opened: Opened) -> Iterator[Check]:
+def examine_acting(context: DoctorContext, cloud: str) -> Iterator[Check]:
     """Ask whether the actions of mode enforce would be allowed, those that the policy can lead to. Nothing is tried."""
-    possible, name = _possible_actions(opened), f"acting.{cloud}"
+    possible, name = _possible_actions(context.opened.policy), f"acting.{cloud}"
     if not context.settings.mode.acts:
         yield ok(name, f"mode {context.settings.mode} needs no permission to act")
     elif not possible:
         yield ok(name, "the policy allows no stop and no delete, so a sweep needs no permission to act")
     else:
         specs = [spec for kind in context.kinds_of(cloud) for action, spec in kind.actions.items() if action in possible]
-        rights = _acting_rights(context, opened.sessions[cloud], {name for spec in specs for name in spec.permissions})
+        rights = _acting_rights(context, cloud, {name for spec in specs for name in spec.permissions})
         yield from rights_checks(name, rights, "acting")
 
 
-def examine_undoing(context: DoctorContext, cloud: str, opened: Opened) -> Iterator[Check]:
-    """Ask whether this identity could restore what was stopped or deleted. Nothing is tried."""
+def examine_undoing(context: DoctorContext, cloud: str) -> Iterator[Check]:
+    """With --undo, ask whether this identity could restore what was stopped or deleted. Nothing is tried."""
+    if not context.includes_undo:
+        return
     kinds = [kind for kind in context.kinds_of(cloud) if kind.actions]
     needed = {permission for kind in kinds for permission in registry.action_functions(kind.name).undo_permissions}
-    yield from rights_checks(f"undoing.{cloud}", _acting_rights(context, opened.sessions[cloud], needed), "undoing")
+    yield from rights_checks(f"undoing.{cloud}", _acting_rights(context, cloud, needed), "undoing")
 
 
-def _acting_rights(context: DoctorContext, sessions: Sequence[CloudSession], needed: set[str]) -> list[Right]:
+def _acting_rights(context: DoctorContext, cloud: str, needed: set[str]) -> list[Check]:
     """What is needed besides reading."""
-    cloud, role = sessions[0].target.cloud, context.settings.role
-    permissions = sorted(needed - context.reading_permissions(cloud))
-    asked = (doctor_of(cloud).acting_rights(session.for_kind(), permissions, role) for session in _one_per_account(sessions))
-    return [right for rights in asked for right in rights]
+    permissions, ask = sorted(needed - context.reading_permissions(cloud)), doctor_of(cloud).acting_rights
+    sessions = _one_per_account(context.opened.sessions[cloud])
+    return [right for session in sessions for right in ask(session.for_kind(), permissions, context.settings.role)]
 
 
-def _possible_actions(opened: Opened) -> Collection[StepName]:
+def _possible_actions(source: PolicySource | None) -> Collection[StepName]:
     """The actions that a rule can lead to. Tags allow no more, and what is stopped may have to be started, because a tag may name hours."""
-    if opened.policy is None:
+    if not source:
         return ACTIONS
-    policy = opened.policy.policy
-    ceilings = {policy.defaults.action, *(rule.action for rule in policy.rules)}
-    if Ceiling.DELETE in ceilings or policy.defaults.then or any(rule.then for rule in policy.rules):
+    defaults, rules = source.policy.defaults, source.policy.rules
+    ceilings = {defaults.action, *(rule.action for rule in rules)}
+    if Ceiling.DELETE in ceilings or defaults.then or any(rule.then for rule in rules):
         return ACTIONS
     return {StepName.STOP, StepName.START} if Ceiling.STOP in ceilings else ()
 
@@ -210,15 +201,13 @@ def examine_clock(context: DoctorContext, cloud: str) -> Iterator[Check]:
         date = doctor_of(cloud).reply_date()
     except CloudError as error:
         if error.code != NO_SIGN_IN:  # `credentials` says that already
-            yield unknown(name, str(error), unreachable_advice(error))
+            yield unknown(name, str(error), check.unasked_advice(error))
         return
-    if not date:
+    skew = context.clock() - parsedate_to_datetime(date) if date else None
+    if skew is None:
         yield unknown(name, "the reply had no date")
-        return
-    skew = context.clock() - parsedate_to_datetime(date)
-    if abs(skew) <= MAX_SKEW:
+    elif abs(skew) <= MAX_SKEW:
         yield ok(name, "this clock and the cloud's agree")
-        return
-    side = "ahead of" if skew > timedelta(0) else "behind"
-    because = f"this clock is {format_duration(abs(skew))} {side} the cloud's"
-    yield to_fix(name, because, "sudo timedatectl set-ntp true")
+    else:
+        because = f"this clock is {format_duration(abs(skew))} {'ahead of' if skew > timedelta(0) else 'behind'} the cloud's"
+        yield to_fix(name, because, "sudo timedatectl set-ntp true")

@@ -11,8 +11,7 @@ from importlib import import_module
 from typing import Any
 
 from reaper import __version__
-from reaper.doctor.check import Check, of_error, ok, to_fix, unknown
-from reaper.doctor.context import DoctorContext, Opened, advice_for
+from reaper.doctor.check import Check, DoctorContext, advice_for, of_error, ok, to_fix, unknown
 from reaper.doctor.stores import folder_check
 from reaper.errors import CloudError, ReaperError, Reason
 from reaper.extras import install_command
@@ -37,32 +36,32 @@ SECRET_ADVICE = "Check the secret's address in the policy, and REAPER_SECRETS."
 KEYS_ADVICE = "Check REAPER_SNOOZE_KEYS, and whether this identity may read that secret."
 DEPLOYMENT_ADVICE = "Set REAPER_DEPLOYMENT to the stack's ARN or the function app's resource ID."
 PAGE_ADVICE = "Compare REAPER_SNOOZE_URL, REAPER_SNOOZE_KEYS and REAPER_DEPLOYMENT here with those of the page's function, and read its log."
-LINK_VALID_FOR = timedelta(minutes=5)
+LINK_VALID_FOR, TIMEOUT_S = timedelta(minutes=5), 10
 NO_VISIT = "reaper-doctor".ljust(22, "-")
 """The ID in the link that the page is asked for. The ledger has no such visit, so the page says that it is gone."""
-TIMEOUT_S = 10
 
 
-def examine_channels(context: DoctorContext, opened: Opened) -> Iterator[Check]:
+def examine_channels(context: DoctorContext) -> Iterator[Check]:
     """Every channel of the policy and of the deployment; in mode audit only the deployment's, which carry the functions' summary."""
-    mode = context.settings.mode
-    declared = list(opened.policy.policy.channels) if opened.policy and mode.writes else []
+    mode, policy = context.settings.mode, context.opened.policy.policy if context.opened.policy else None
     try:
-        specs = with_deployment_channels(declared, context.environ)
+        specs = with_deployment_channels(list(policy.channels) if policy and mode.writes else [], context.environ)
     except ReaperError as error:
         yield of_error("channels", error, "Correct the setting.")
         return
-    if mode.writes and opened.policy is None:
+    if mode.writes and policy is None:
         yield unknown("channels", "the policy can't be read, so its channels aren't known", "Correct the policy first.")
     elif not mode.writes and not specs:
         yield ok("channels", "mode audit needs none")
     elif not any(Audience.OWNERS in spec.readers for spec in specs) and mode.writes:
         yield to_fix("channels", "no channel is for owners, and every mode above audit needs one", ADD_CHANNEL)
+    owners = policy.owners if policy else None
+    to = (owners and (owners.fallback or next((f"you@{domain}" for domain in owners.domains), None))) or "you@example.com"
     for spec in specs:
-        yield from _examine(spec, f"channel.{spec.name or spec.type}", context)
+        yield from _examine(spec, f"channel.{spec.name or spec.type}", context, to)
 
 
-def _examine(spec: Any, name: str, context: DoctorContext) -> Iterator[Check]:
+def _examine(spec: Any, name: str, context: DoctorContext, to: str) -> Iterator[Check]:
     """One channel, whatever is wrong with it: the next one is examined all the same."""
     if ref := getattr(spec, "secret", None):
         try:
@@ -74,7 +73,7 @@ def _examine(spec: Any, name: str, context: DoctorContext) -> Iterator[Check]:
         if cloud := CLOUD_BY_TYPE.get(spec.type):
             yield from import_module(f"reaper.{cloud}.doctor.channels").examine(spec, name, context)
         else:
-            yield _check(spec, name, context)
+            yield _check(spec, name, context, to)
     except ImportError as error:
         yield to_fix(name, f"its SDK isn't installed: {error}", install_command("aws", "azure", "chat"))
     except ReaperError as error:
@@ -87,7 +86,7 @@ def channel_context(context: DoctorContext) -> ChannelContext:
     return ChannelContext(read_secret=lambda ref: secret_store.read_for_policy(ref, context.environ), clock=context.clock)
 
 
-def _check(spec: Any, name: str, context: DoctorContext) -> Check:
+def _check(spec: Any, name: str, context: DoctorContext, to: str) -> Check:
     """Without a message, which alone would show whether the service takes it. Raises ReaperError, and ImportError without its SDK."""
     opened = channel_context(context)
     match spec.type:
@@ -108,7 +107,7 @@ def _check(spec: Any, name: str, context: DoctorContext) -> Check:
 
             service = apprise.Channel(spec, opened).service_name()
             because = f"its address is valid ({service}); only a message would show whether it is accepted"
-            return unknown(name, because, "reaper notify test --to you@example.com")
+            return unknown(name, because, context.with_policy(f"reaper notify test --to {to}"))
         case _:
             from reaper.notices.channels import rooms  # which would take any request for a message
 
@@ -118,13 +117,13 @@ def _check(spec: Any, name: str, context: DoctorContext) -> Check:
 
 def examine_links(context: DoctorContext) -> Iterator[Check]:
     """If links are offered: the keys can be read, a link can be signed, the page accepts it, and the deployment is named."""
-    environ, mode = context.environ, context.settings.mode
+    environ, mode, signer = context.environ, context.settings.mode, None
     url, deployment = (environ.get(name, "").strip() for name in ("REAPER_SNOOZE_URL", "REAPER_DEPLOYMENT"))
     if not mode.writes or not url:
-        because = f"mode {mode} sends none" if not mode.writes else "REAPER_SNOOZE_URL isn't set, so notices offer only the tag"
-        yield ok("links", because)
+        yield ok(
+            "links", "REAPER_SNOOZE_URL isn't set, so notices offer only the tag" if mode.writes else f"mode {mode} sends none"
+        )
         return
-    signer = None
     try:
         signer = open_signer(environ, context.clock())
         yield ok("links", "the keys can be read and sign links")
@@ -133,17 +132,15 @@ def examine_links(context: DoctorContext) -> Iterator[Check]:
     if deployment:
         yield ok("deployment", f"links are signed for {deployment}")
     else:
-        because = "REAPER_DEPLOYMENT isn't set, so no deployed page accepts these links"
-        yield to_fix("deployment", because, DEPLOYMENT_ADVICE)
+        yield to_fix("deployment", "REAPER_DEPLOYMENT isn't set, so no deployed page accepts these links", DEPLOYMENT_ADVICE)
     yield _page_check(url, signer, context)
 
 
 def _page_check(url: str, signer: LinkSigner | None, context: DoctorContext) -> Check:
     """The page is opened with a link to nothing, which only a page with the same keys and deployment accepts."""
     token = sign_link(NO_VISIT, context.clock() + LINK_VALID_FOR, signer.keys) if signer else ""
-    address = link_address(url, token) if token else f"{url.rstrip('/')}{PAGE_PATH}"
     try:
-        status = http_reply(address, "GET").status
+        status = http_reply(link_address(url, token) if token else f"{url.rstrip('/')}{PAGE_PATH}", "GET").status
     except CloudError as error:
         return of_error("links.page", error, PAGE_ADVICE)
     if status >= 500 or (signer and status != HTTPStatus.GONE):

@@ -1,32 +1,44 @@
-"""A check and its result, as data: what was checked, whether it is fine, why, and the command that mends it.
-
-A Right is one permission in one place; `rights_checks` makes a few checks of the rights of many places.
-"""
+"""A check and its answer, as data: whether it is fine, why, and what mends it. And what an examination is given."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import partial
+from importlib import import_module
 from shlex import quote
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from reaper.errors import CloudError, ReaperError, Reason, named_permission, obstacle_advice
+from reaper.errors import CloudError, ReaperError, Reason, named_permission, obstacle_advice, refused_resource
 from reaper.text import clean_line, count_noun, first_few
 
-SCHEMA = 1
-MAX_BECAUSE = 600
-"""Characters of a reason."""
-SIGN_IN = "Sign in: `aws configure sso` or `az login`. To see the reaper without any account: reaper demo"
-SIGN_IN_ERRORS = re.compile(r"Credential|Token|SSO|Authentication")
-"""In the names of the SDKs' errors about credentials, without which they don't send the request."""
-SSO_ERRORS = re.compile(r"\bSSO (?:session|token)|token from sso", re.IGNORECASE)
-"""What the SDK says of a session of IAM Identity Center that has ended."""
+if TYPE_CHECKING:
+    from reaper.kind import Kind
+    from reaper.policy.file import PolicySource
+    from reaper.report.saved import SavedReport
+    from reaper.sessions import CloudSession
+    from reaper.settings import Settings
+
+SCHEMA, MAX_BECAUSE = 1, 600
+KEYS = ("check", "status", "because", "fix", "missing")
 NETWORK_ADVICE = "Check the network from here: proxy, firewall, DNS and private endpoints."
+AGAIN = "Run reaper doctor again."
+SIGN_IN = "Sign in: `aws configure sso` or `az login`. To see the reaper without any account: reaper demo"
+SIGN_IN_AGAIN = "Sign in again, or get new temporary keys."
+SIGN_INS = (SIGN_IN, SIGN_IN_AGAIN, "az login", "aws sso login")
+SIGN_IN_ERRORS = re.compile(r"Credential|Token|SSO|Authentication")
+"""In the names of the SDKs' errors about credentials, before anything is sent."""
+SSO_ENDED = re.compile(r"\bSSO (?:session|token)|token from sso", re.IGNORECASE)
+AZURE_ENDED = re.compile(r"AADSTS(?:50173|70008|70043|700082)|ExpiredAuthenticationToken")
+ENDED = re.compile(
+    rf"{SSO_ENDED.pattern}|{AZURE_ENDED.pattern}|ExpiredToken|RequestExpired|token (?:[\w-]+ ){{0,5}}expired", re.IGNORECASE
+)
+"""Said of a session that has ended."""
 
 
 class CheckStatus(StrEnum):
@@ -39,31 +51,24 @@ class CheckStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One line of the result. `fix` is a command to paste, or what to do; `missing` is exactly one permission."""
+    """One answer: a line of the result, or about one right, of which `rights_checks` makes a few lines.
 
-    check: str
-    status: CheckStatus
-    because: str
-    fix: str | None = None
-    missing: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Right:
-    """Whether one permission is there. `place`: the account or subscription. `because`: a clause, if it isn't surely there.
-
-    `missing`: the permission that is missing, which may be the one that it takes to find out.
+    `fix`: a command to paste, or what to do. `missing`: exactly one permission, which may be the one that it takes to find out. `permission` and
+    `place`: what right was asked for where; then `because` is a clause.
     """
 
-    permission: str
-    place: str
+    check: str = ""
     status: CheckStatus = CheckStatus.OK
     because: str = ""
     fix: str | None = None
     missing: str | None = None
+    permission: str = ""
+    place: str = ""
 
 
 def _check(status: CheckStatus, check: str, because: str, fix: str | None = None, missing: str | None = None) -> Check:
+    if status is CheckStatus.FIX and ENDED.search(because):
+        because = f"the session has ended: {because}"
     return Check(check=check, status=status, because=clean_line(because, MAX_BECAUSE), fix=fix, missing=missing)
 
 
@@ -72,38 +77,106 @@ to_fix = partial(_check, CheckStatus.FIX)
 unknown = partial(_check, CheckStatus.UNKNOWN)
 
 
+@dataclass(slots=True, kw_only=True)
+class Opened:
+    """What the first round opened: sessions by cloud, the policy, and the last report. None: it couldn't be read, or there is none.
+
+    `stored`: the last report in REAPER_REPORTS, which alone says when a sweep ran. `report` may be a file from any other sweep.
+    `has_unread_reports`: that day has more reports than were read, so one of them may be newer.
+    """
+
+    sessions: dict[str, list[CloudSession]] = field(default_factory=dict)
+    policy: PolicySource | None = None
+    report: SavedReport | None = None
+    stored: SavedReport | None = None
+    has_unread_reports: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoctorContext:
+    """What is examined. `every`: how often a sweep should run. `report_file`: a saved report to read instead of the last one in REAPER_REPORTS.
+
+    `includes_undo`: also what restore and undo need. `opened`: by the first round, for the second.
+    """
+
+    settings: Settings
+    environ: Mapping[str, str]
+    clock: Callable[[], datetime]
+    kinds: Sequence[Kind[Any]]
+    every: timedelta = timedelta(days=1)
+    report_file: str | None = None
+    includes_undo: bool = False
+    opened: Opened = field(default_factory=Opened)
+
+    def kinds_of(self, cloud: str) -> list[Kind[Any]]:
+        """The enabled kinds of a cloud."""
+        return [kind for kind in self.kinds if kind.cloud == cloud]
+
+    def with_policy(self, line: str, option: str = "--policy ") -> str:
+        """The line of a command that reads the policy. It names one that REAPER_POLICY doesn't."""
+        where = self.settings.policy
+        is_set = where is None or where == self.environ.get("REAPER_POLICY", "").strip() or not where.isprintable()
+        return line if is_set else f"{line} {option}{quote(str(where))}"
+
+    def reading_permissions(self, cloud: str) -> set[str]:
+        """What these kinds need to be listed and observed."""
+        return {permission for kind in self.kinds_of(cloud) for permission in kind.permissions}
+
+
+def doctor_of(cloud: str) -> Any:
+    """The part of the examination that only this cloud knows."""
+    return import_module(f"reaper.{cloud}.doctor.checks")
+
+
 def of_error(check: str, error: ReaperError, fix: str) -> Check:
     """The check of something that failed. What a cloud throttled, or answered oddly, proves nothing."""
-    if isinstance(error, CloudError):
-        if error.reason in {Reason.THROTTLED, Reason.UNREADABLE, Reason.PARTIAL}:
-            return unknown(check, str(error), "Run reaper doctor again.")
-        if error.reason is Reason.UNREACHABLE:
-            return to_fix(check, str(error), unreachable_advice(error))
-        return to_fix(check, str(error), fix, error.missing)
-    return to_fix(check, str(error), fix, missing_permission(error))
+    if isinstance(error, CloudError) and error.reason in {Reason.THROTTLED, Reason.UNREADABLE, Reason.PARTIAL}:
+        return unknown(check, str(error), AGAIN)
+    elsewhere = unasked_advice(error)
+    return to_fix(check, str(error), elsewhere or fix, None if elsewhere else missing_permission(error))
+
+
+def advice_for(error: ReaperError, address: str, otherwise: str) -> str:
+    """The command that grants what `error` says is missing on the store, secret or topic at `address`; else `otherwise`.
+
+    A store or secret may be refused by the key that encrypts it, which no setting names: then the error says which key that is.
+    """
+    missing = missing_permission(error)
+    if missing is None or (":" not in missing and "/" not in missing):
+        return otherwise
+    if obstacle := obstacle_advice(str(error), missing):
+        return obstacle
+    try:
+        resource = refused_resource(str(error)) if missing.startswith("kms:") else address
+        return str(doctor_of("azure" if "/" in missing else "aws").own_grant_line(missing, resource))
+    except (ImportError, ReaperError):
+        return f"Allow this identity {missing}."
 
 
 def missing_permission(error: ReaperError) -> str | None:
     """The permission that an error names; None if it isn't about one."""
-    for known in (error, error.__cause__):
-        if isinstance(known, CloudError) and known.missing:
-            return known.missing
-    return named_permission(str(error))
+    known = (one.missing for one in (error, error.__cause__) if isinstance(one, CloudError) and one.missing)
+    return next(known, None) or named_permission(str(error))
 
 
-def unreachable_advice(error: BaseException | None) -> str:
-    """What to do about a service that couldn't be asked: sign in if the SDK lacked credentials, else check the network."""
-    while error is not None:
-        if SIGN_IN_ERRORS.search(type(error).__name__):
-            return sign_in_advice(str(error))
-        error = error.__cause__
-    return NETWORK_ADVICE
+def unasked_advice(error: ReaperError) -> str | None:
+    """What to do about an error that says nothing of what was asked: sign in, or check the network. None if it does say something."""
+    is_unreachable = isinstance(error, CloudError) and error.reason is Reason.UNREACHABLE
+    causes: list[BaseException] = [error]
+    while is_unreachable and (cause := causes[-1].__cause__):
+        causes.append(cause)
+    if ENDED.search(str(error)) or any(SIGN_IN_ERRORS.search(type(cause).__name__) for cause in causes):
+        return sign_in_advice(str(error))
+    return NETWORK_ADVICE if is_unreachable else None
 
 
 def sign_in_advice(text: str, otherwise: str | None = None) -> str:
-    """How to sign in: again, if the text says that a session of IAM Identity Center has ended. `otherwise`: what to do if it doesn't."""
-    profile = os.environ.get("AWS_PROFILE") or os.environ.get("AWS_DEFAULT_PROFILE") or "default"
-    return f"aws sso login --profile {quote(profile)}" if SSO_ERRORS.search(text) else otherwise or SIGN_IN
+    """How to sign in: again, if the text says that the session has ended. `otherwise`: what to do if it doesn't."""
+    if SSO_ENDED.search(text):
+        return f"aws sso login --profile {quote(os.environ.get('AWS_PROFILE') or os.environ.get('AWS_DEFAULT_PROFILE') or 'default')}"
+    if ENDED.search(text):
+        return "az login" if AZURE_ENDED.search(text) else SIGN_IN_AGAIN
+    return otherwise or SIGN_IN
 
 
 def exit_status(checks: Iterable[Check]) -> int:
@@ -120,42 +193,39 @@ def summary_line(checks: Sequence[Check]) -> str:
 
 def checks_json(checks: Iterable[Check]) -> dict[str, Any]:
     """The result as JSON, `schema: 1`."""
-    return {"schema": SCHEMA, "checks": [{**asdict(check), "status": check.status.value} for check in checks]}
+    return {"schema": SCHEMA, "checks": [{key: getattr(check, key) for key in KEYS} for check in checks]}
 
 
-def asked_right(permission: str, place: str, ask: Callable[[], object], grant: Callable[[str], str]) -> Right:
-    """What the reply to a harmless call says about its permission. `grant` makes the command that grants a permission in that place."""
+def asked_right(permission: str, place: str, ask: Callable[[], object], grant: Callable[[str], str]) -> Check:
+    """What the reply to a harmless call says about its permission. To ask for something that doesn't exist is no refusal.
+
+    `grant` makes the command that grants a permission in that place.
+    """
+    right = Check(permission=permission, place=place)
     try:
         ask()
     except CloudError as error:
-        return right_of_error(permission, place, error, grant)
-    return Right(permission=permission, place=place)
+        because = str(error)
+        if error.reason is Reason.DENIED:
+            missing, because = error.missing or permission, because.removeprefix(f"{error.operation}: ")
+            fix = obstacle_advice(because, missing) or grant(missing)
+            return replace(right, status=CheckStatus.FIX, because=because, fix=fix, missing=missing)
+        if error.reason is not Reason.GONE:
+            advice = unasked_advice(error)
+            return replace(right, status=CheckStatus.FIX if advice else CheckStatus.UNKNOWN, because=because, fix=advice)
+    return right
 
 
-def right_of_error(permission: str, place: str, error: CloudError, grant: Callable[[str], str]) -> Right:
-    """What a failed call says about its permission. To ask for something that doesn't exist is no refusal."""
-    right = partial(Right, permission=permission, place=place)
-    if error.reason is Reason.GONE:
-        return right()
-    if error.reason is Reason.DENIED:
-        missing, because = error.missing or permission, str(error).removeprefix(f"{error.operation}: ")
-        fix = obstacle_advice(because, missing) or grant(missing)
-        return right(status=CheckStatus.FIX, because=because, fix=fix, missing=missing)
-    if error.reason is Reason.UNREACHABLE:
-        return right(status=CheckStatus.FIX, because=str(error), fix=unreachable_advice(error))
-    return right(status=CheckStatus.UNKNOWN, because=str(error))
-
-
-def unasked_rights(permissions: Sequence[str], place: str, because: str, error: CloudError | None = None) -> list[Right]:
+def unasked_rights(permissions: Sequence[str], place: str, because: str, error: CloudError | None = None) -> list[Check]:
     """None of these could be asked for. `error`: what kept the doctor from it; a permission that it lacks for that is no sweep's."""
     missing = error.missing if error else None
     if error:
         because = f"{because}: {error}{'; only the doctor needs that permission' if missing else ''}"
-    unknown_right = partial(Right, place=place, status=CheckStatus.UNKNOWN, because=because, missing=missing)
-    return [unknown_right(permission=permission) for permission in permissions]
+    right = Check(place=place, status=CheckStatus.UNKNOWN, because=because, missing=missing)
+    return [replace(right, permission=permission) for permission in permissions]
 
 
-def rights_checks(name: str, rights: Sequence[Right], what: str) -> Iterator[Check]:
+def rights_checks(name: str, rights: Sequence[Check], what: str) -> Iterator[Check]:
     """One line for everything that is there, one for each permission that is missing, and one for each reason to know nothing.
 
     A permission that takes a command of its own in each place has as many lines. `what` says what the rights are for: `reading`.
@@ -163,7 +233,7 @@ def rights_checks(name: str, rights: Sequence[Right], what: str) -> Iterator[Che
     if there := [right for right in rights if right.status is CheckStatus.OK]:
         permissions = count_noun(len({right.permission for right in there}), "permission")
         yield ok(name, f"{permissions} for {what} granted in {_places(there)}")
-    groups: dict[tuple[object, ...], list[Right]] = {}
+    groups: dict[tuple[object, ...], list[Check]] = {}
     for right in rights:
         # What is missing is grouped by permission over all places with the same command; everything else by its reason.
         is_missing = right.status is CheckStatus.FIX and right.missing is not None
@@ -176,5 +246,5 @@ def rights_checks(name: str, rights: Sequence[Right], what: str) -> Iterator[Che
             yield check(name, f"{named} in {_places(group)}: {first.because}", first.fix, first.missing)
 
 
-def _places(group: Sequence[Right]) -> str:
+def _places(group: Sequence[Check]) -> str:
     return first_few(sorted({right.place for right in group}))

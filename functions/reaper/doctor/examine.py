@@ -12,8 +12,7 @@ from dataclasses import replace
 from functools import partial
 
 from reaper.doctor import access, channels, policies, stores
-from reaper.doctor.check import SIGN_IN, Check, unknown
-from reaper.doctor.context import DoctorContext, Opened
+from reaper.doctor.check import AGAIN, SIGN_INS, Check, DoctorContext, unknown
 from reaper.errors import ODD_REPLY_ERRORS, ReaperError
 
 LIMIT_S = 45.0
@@ -22,22 +21,50 @@ Subject = Callable[[], Iterable[Check]]
 """Yields its checks one by one: those before a failure count."""
 
 
+IN_EACH_CLOUD = {
+    "reading": access.examine_reading,
+    "metrics": access.examine_metrics,
+    "acting": access.examine_acting,
+    "undoing": access.examine_undoing,
+    "clock": access.examine_clock,
+}
+SUBJECTS = {
+    "ledger": stores.examine_ledger,
+    "manifests": stores.examine_manifests,
+    "reports": stores.examine_reports,
+    "runs": stores.examine_runs,
+    "workflow": access.examine_workflow,
+    "pause": stores.examine_pause,
+    "channels": channels.examine_channels,
+    "links": channels.examine_links,
+    "schedule": policies.examine_schedule,
+    "notices": policies.examine_sending,
+    "cost": policies.examine_cost,
+    "calendars": policies.examine_calendars,
+    "policy.rules": policies.examine_rules,
+    "owners": policies.examine_owners,
+}
+
+
 def examine(context: DoctorContext, limit_s: float = LIMIT_S) -> list[Check]:
     """Every check. Takes at most twice `limit_s` seconds, whatever hangs."""
-    opened = Opened()
     clouds, checks = access.clouds_in_use(context)
-    first: dict[str, Subject] = {
-        **{f"credentials.{cloud}": partial(access.examine_credentials, context, cloud, opened) for cloud in clouds},
-        "policy": partial(policies.open_policy, context, opened),
-        "report": partial(policies.open_report, context, opened),
+    first: dict[str, Subject] = {f"credentials.{cloud}": partial(access.examine_credentials, context, cloud) for cloud in clouds}
+    opening = {"policy": policies.open_policy, "report": policies.open_report}
+    checks += run_subjects(first | {name: partial(subject, context) for name, subject in opening.items()}, limit_s)
+    second: dict[str, Subject] = {
+        f"{name}.{cloud}": partial(subject, context, cloud)
+        for cloud in clouds
+        for name, subject in IN_EACH_CLOUD.items()
+        if context.opened.sessions.get(cloud) or name == "clock"
     }
-    checks += run_subjects(first, limit_s)
-    return led_by_credentials(checks + run_subjects(_second_round(context, clouds, opened), limit_s))
+    second |= {name: partial(subject, context) for name, subject in SUBJECTS.items()}
+    return led_by_credentials(checks + run_subjects(second, limit_s))
 
 
 def led_by_credentials(checks: Sequence[Check]) -> list[Check]:
     """The checks without those that only need the same sign-in as a check of credentials, which names them instead."""
-    to_sign_in = [check for check in checks if check.fix == SIGN_IN]
+    to_sign_in = [check for check in checks if check.fix and check.fix.startswith(SIGN_INS)]
     if any(check.check == "ledger" for check in to_sign_in):
         to_sign_in += [check for check in checks if check.check == "pause"]  # the stop switch is in the ledger
     credentials = [check for check in to_sign_in if check.check.startswith("credentials")]
@@ -47,34 +74,6 @@ def led_by_credentials(checks: Sequence[Check]) -> list[Check]:
     first = credentials[0]
     named = replace(first, because=f"{first.because}. Until you sign in, these can't be checked: {', '.join(waiting)}")
     return [named if check is first else check for check in checks if check not in to_sign_in or check in credentials]
-
-
-def _second_round(context: DoctorContext, clouds: list[str], opened: Opened) -> dict[str, Subject]:
-    subjects: dict[str, Subject] = {}
-    for cloud in clouds:
-        if opened.sessions.get(cloud):
-            subjects[f"reading.{cloud}"] = partial(access.examine_reading, context, cloud, opened)
-            subjects[f"metrics.{cloud}"] = partial(access.examine_metrics, context, cloud, opened)
-            subjects[f"acting.{cloud}"] = partial(access.examine_acting, context, cloud, opened)
-            if context.includes_undo:
-                subjects[f"undoing.{cloud}"] = partial(access.examine_undoing, context, cloud, opened)
-        subjects[f"clock.{cloud}"] = partial(access.examine_clock, context, cloud)
-    return subjects | {
-        "ledger": partial(stores.examine_ledger, context),
-        "manifests": partial(stores.examine_manifests, context),
-        "reports": partial(stores.examine_reports, context),
-        "runs": partial(stores.examine_runs, context),
-        "workflow": partial(access.examine_workflow, context),
-        "pause": partial(stores.examine_pause, context),
-        "channels": partial(channels.examine_channels, context, opened),
-        "links": partial(channels.examine_links, context),
-        "schedule": partial(policies.examine_schedule, context, opened),
-        "notices": partial(policies.examine_sending, context, opened),
-        "cost": partial(policies.examine_cost, context, opened),
-        "calendars": partial(policies.examine_calendars, context, opened),
-        "policy.rules": partial(policies.examine_rules, context, opened),
-        "owners": partial(policies.examine_owners, context, opened),
-    }
 
 
 def run_subjects(subjects: Mapping[str, Subject], limit_s: float = LIMIT_S) -> list[Check]:
@@ -95,14 +94,14 @@ def run_subjects(subjects: Mapping[str, Subject], limit_s: float = LIMIT_S) -> l
         thread.join(max(0.0, end - time.monotonic()))
         checks += list(found[name])
         if thread.is_alive():
-            checks.append(unknown(name, f"no answer within {limit_s:g} seconds", "Run reaper doctor again."))
+            checks.append(unknown(name, f"no answer within {limit_s:g} seconds", AGAIN))
     return checks
 
 
 def _run(name: str, subject: Subject, checks: list[Check]) -> None:
     try:
         for check in subject():
-            checks.append(check)  # noqa: PERF402 - one by one, so that those before a failure or the end of the time are kept
+            checks.append(check)  # noqa: PERF402 - so that those before a failure or the end are kept
     except (ReaperError, *ODD_REPLY_ERRORS) as error:
         text = str(error) if isinstance(error, ReaperError) else repr(error)
-        checks.append(unknown(name, f"this check failed: {text}", "Run reaper doctor again."))
+        checks.append(unknown(name, f"this check failed: {text}", AGAIN))

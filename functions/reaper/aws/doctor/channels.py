@@ -12,8 +12,7 @@ from typing import Any
 
 from reaper.aws.doctor.checks import own_rights, own_session
 from reaper.aws.session import CloudSession
-from reaper.doctor.check import Check, CheckStatus, of_error, ok, to_fix, unknown
-from reaper.doctor.context import DoctorContext
+from reaper.doctor.check import Check, CheckStatus, DoctorContext, of_error, ok, to_fix, unknown
 from reaper.errors import CloudError, Reason
 from reaper.text import count_noun, first_few
 

@@ -1,18 +1,22 @@
-"""What `reaper doctor` asks of AWS. Every call reads, and asks for next to nothing."""
+"""What `reaper doctor` asks of AWS. Every call reads, and asks for next to nothing.
+
+The permissions are those of the kinds' tables, and the SDK's description of each operation says how to ask: for a list of one row, or for the
+description of something that doesn't exist. IAM decides before a service looks for it, so a refusal says that the permission is missing, and "not
+found" that it is there.
+"""
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any
-from urllib.parse import urlsplit
 
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from reaper import registry
 from reaper.aws import metrics
 from reaper.aws.doctor.rights import (
     NOTHING,
@@ -21,12 +25,12 @@ from reaper.aws.doctor.rights import (
     grant_line,
     known_principal,
     parse_principal,
-    resource_arn,
+    resource_of_address,
     simulated_rights,
 )
-from reaper.aws.session import CloudSession, new_session
-from reaper.aws.table import Table
-from reaper.doctor.check import Right, asked_right
+from reaper.aws.session import IAM_PREFIXES, CloudSession, new_session
+from reaper.aws.stores import dynamodb, texts
+from reaper.doctor.check import Check, asked_right
 from reaper.errors import CloudError, Reason
 from reaper.model import Target
 
@@ -40,50 +44,29 @@ METRICS = (
     ("MLIdleReaper", "Busy", "Resource"),
 )
 """A metric of each namespace that the kinds read, with its dimension."""
-SERVICE_OF_PREFIX = {"tag": "resourcegroupstaggingapi"}
-"""The SDK's name of a service by the prefix of its permissions, if the two differ."""
-PROVISIONED_MODEL = "arn:{partition}:bedrock:{region}:{account}:provisioned-model/reaperdoctor"
-ONE = {"MaxResults": 1}
-SCALING = {"ServiceNamespace": "sagemaker", **ONE}
-LOG = {"logGroupName": "/aws/sagemaker/NotebookInstances", "logStreamNamePrefix": NOTHING, "limit": 1}
-APP = {"DomainId": f"d-{NOTHING}", "UserProfileName": NOTHING, "AppType": "JupyterServer", "AppName": NOTHING}
-Probe = tuple[str, Mapping[str, Any]]
-
-
-def probes_of(table: Table) -> dict[str, Probe]:
-    """Its list, and the description of one by name."""
-    listing = table.listing
-    probes: dict[str, Probe] = {f"{listing.service}:{listing.list}": (listing.rows, {listing.page_size: 1})}
-    if listing.describe:
-        probes[f"{listing.service}:{listing.describe}"] = (listing.want, {listing.key("name"): NOTHING})
-    return probes
-
-
-PROBES: Mapping[str, Probe] = {
-    **{
-        permission: probe
-        for kind in registry.kinds("aws")
-        if isinstance(kind, Table)
-        for permission, probe in probes_of(kind).items()
-    },
-    "application-autoscaling:DescribeScalableTargets": ("ScalableTargets", SCALING),
-    "application-autoscaling:DescribeScalingPolicies": ("ScalingPolicies", SCALING),
-    "application-autoscaling:DescribeScheduledActions": ("ScheduledActions", SCALING),
-    "bedrock:ListTagsForResource": ("tags", {"resourceARN": PROVISIONED_MODEL}),
-    "cloudwatch:DescribeAlarms": ("MetricAlarms", {"AlarmNames": [NOTHING], "MaxRecords": 1}),
-    "ec2:DescribeRegions": ("Regions", {"AllRegions": False}),
-    "logs:DescribeLogStreams": ("logStreams", LOG),
-    "sagemaker:DescribeApp": ("Status", APP),
-    "sagemaker:DescribeEndpointConfig": ("ProductionVariants", {"EndpointConfigName": NOTHING}),
-    "sagemaker:DescribeModel": ("ModelName", {"ModelName": NOTHING}),
-    "sagemaker:ListModels": ("Models", ONE),
-    "sagemaker:ListSpaces": ("Spaces", ONE),
-    "sts:GetCallerIdentity": ("Account", {}),
-    "tag:GetResources": ("ResourceTagMappingList", {"ResourceTypeFilters": ["sagemaker:endpoint"], "ResourcesPerPage": 1}),
+READS = re.compile(r"[\w-]+:(?:BatchGet|Get|List|Describe|Query)[A-Z]?\w*")
+"""Permissions whose calls change nothing; no others are made."""
+PARAMETERS: Mapping[str, Mapping[str, str]] = {
+    "application-autoscaling:DescribeScalableTargets": {"ServiceNamespace": "sagemaker"},
+    "application-autoscaling:DescribeScalingPolicies": {"ServiceNamespace": "sagemaker"},
+    "bedrock:ListTagsForResource": {"resourceARN": "arn:{partition}:bedrock:{region}:{account}:provisioned-model/reaperdoctor"},
+    "logs:DescribeLogStreams": {"logGroupName": "/aws/sagemaker/NotebookInstances"},
+    "sagemaker:DescribeApp": {"DomainId": f"d-{NOTHING}", "AppType": "JupyterServer", "UserProfileName": NOTHING},
 }
-"""A harmless call for each permission that reads: a key of every true reply, and the parameters. It asks for a list of one row, or a description
-of something that doesn't exist. IAM decides before a service looks for it, so a refusal says that the permission is missing, and "not found"
-that it is there. What the kinds list and describe is in their tables."""
+"""What is more than a name, by permission."""
+
+
+def question(cloud: CloudSession, permission: str) -> tuple[str, str, dict[str, object]]:
+    """The call that shows whether a permission to read is there: service, operation, and parameters for one row or for nothing."""
+    prefix, _, operation = permission.partition(":")
+    service = next((name for name, known in IAM_PREFIXES.items() if known == prefix), prefix)
+    sdk: Any = new_session()._session
+    shape = sdk.get_service_model(service).operation_model(operation).input_shape
+    place = {"partition": cloud.partition, "region": cloud.region, "account": cloud.target.account}
+    params: dict[str, object] = dict.fromkeys(shape.required_members if shape else (), NOTHING)
+    params |= {name: value.format(**place) for name, value in PARAMETERS.get(permission, {}).items()}
+    paging = sdk.get_paginator_model(service)._paginator_config.get(operation, {})
+    return service, operation, params | ({paging["limit_key"]: 1} if "limit_key" in paging else {})
 
 
 def describe_caller(sessions: Sequence[CloudSession], role: str | None) -> str:
@@ -108,21 +91,25 @@ def reply_date() -> str | None:
     return date
 
 
-def reading_rights(cloud: CloudSession, permissions: Sequence[str]) -> list[Right]:
-    """Whether each of the permissions is there, by a harmless call; what has no such call is simulated."""
-    rights = list(cloud.map_concurrently(partial(_asked_right, cloud), [name for name in permissions if name in PROBES]))
-    if others := [name for name in permissions if name not in PROBES]:
-        rights += acting_rights(cloud, others, None)
-    return rights
+def reading_rights(cloud: CloudSession, permissions: Sequence[str]) -> list[Check]:
+    """Whether each of the permissions is there, by a call that reads; any other permission is simulated."""
+    asked = {permission: question(cloud, permission) for permission in permissions if READS.fullmatch(permission)}
+    others = [permission for permission in permissions if permission not in asked]
+
+    def ask(permission: str) -> Check:
+        service, operation, params = asked[permission]
+        return _right_of(cloud, permission, lambda: cloud.call(service, operation, "ResponseMetadata", **params))
+
+    return [*cloud.map_concurrently(ask, list(asked)), *(acting_rights(cloud, others, None) if others else ())]
 
 
-def acting_rights(cloud: CloudSession, permissions: Sequence[str], role: str | None) -> list[Right]:
+def acting_rights(cloud: CloudSession, permissions: Sequence[str], role: str | None) -> list[Check]:
     """Whether each of the permissions is there, by a simulation. `role`: the ARN of the role that a sweep assumes in this account."""
     request = Request(principal=_principal(cloud, role), actions=permissions)
     return simulated_rights([cloud, own_session(cloud.region)], request)  # the own identity sees the roles of its own account
 
 
-def metric_rights(cloud: CloudSession, now: datetime) -> list[Right]:
+def metric_rights(cloud: CloudSession, now: datetime) -> list[Check]:
     """Whether metrics of every namespace can be read here."""
     get, list_ = METRIC_PERMISSIONS
     list_params = {"Namespace": "AWS/SageMaker", "MetricName": "Invocations"}
@@ -138,26 +125,17 @@ def own_grant_line(permission: str, address: str) -> str:
     return grant_line(principal, permission, resource_of_address(principal, permission, address))
 
 
-def resource_of_address(principal: Principal, permission: str, address: str) -> str:
-    """The ARN of what a setting's address names: in S3 an object, or with a slash at the end everything below."""
-    scheme, _, place = address.partition(":")
-    name = place.partition("#")[0] if scheme == "secretsmanager" else place
-    stem, parts = f"arn:{principal.partition}", urlsplit(address) if "://" in address else None
-    if scheme == "arn" or (scheme in {"ssm", "secretsmanager"} and name.startswith("arn:")):
-        return address if scheme == "arn" else name
-    if scheme == "s3" and parts:
-        below = f"{parts.path or '/'}*" if parts.path in {"", "/"} or parts.path.endswith("/") else parts.path
-        return f"{stem}:s3:::{parts.netloc}{'' if permission == 's3:ListBucket' else below}"
-    if scheme == "dynamodb" and parts:
-        return f"{stem}:dynamodb:*:{principal.account}:table/{parts.netloc}"
-    if scheme == "ssm":
-        return f"{stem}:ssm:*:{principal.account}:parameter/{name.strip('/')}"
-    if scheme == "secretsmanager":
-        return f"{stem}:secretsmanager:*:{principal.account}:secret:{name}-*"
-    return resource_arn(principal, permission)
+def writing_rights(address: str) -> list[Check]:
+    """Whether the process's own identity may write to the ledger or store at `address`, by a simulation. Raises CloudError."""
+    writes = [name for name in dynamodb.PERMISSIONS if not READS.fullmatch(name)]
+    permissions = writes if address.startswith("dynamodb:") else [texts.PERMISSION_OF_OPERATION["PutObject"]]
+    cloud = own_session()
+    principal = _principal(cloud)
+    one, all_ = (resource_of_address(principal, permissions[0], address, *place) for place in ((cloud.region, NOTHING), ()))
+    return simulated_rights([cloud], Request(principal=principal, actions=permissions, resource=one, grant_on=all_))
 
 
-def workflow_rights(workflow: str) -> list[Right]:
+def workflow_rights(workflow: str) -> list[Check]:
     """Whether the process's own identity may see the executions of that state machine, and start one, by a simulation. Raises CloudError."""
     _, _, _, region, *_, name = workflow.split(":")
     executions = workflow.replace(":stateMachine:", ":execution:")
@@ -180,12 +158,12 @@ def workflow_rights(workflow: str) -> list[Right]:
 
 def own_session(region: str | None = None) -> CloudSession:
     """The process's own credentials, as the ledger, the stores and the channels use them."""
-    session = new_session()
-    place = region or session.region_name or "us-east-1"
+    session, only = new_session(), os.environ.get("REAPER_REGIONS", "").strip()
+    place = region or session.region_name or (only if re.fullmatch(r"[a-z0-9-]+-\d", only) else "us-east-1")
     return CloudSession(session, Target(cloud="aws", account="unknown", region=place), limits=LIMITS)
 
 
-def own_rights(permission: str, resource: str, context: Mapping[str, str], region: str) -> list[Right]:
+def own_rights(permission: str, resource: str, context: Mapping[str, str], region: str) -> list[Check]:
     """Whether the process's own identity may do this on that resource, by a simulation. Raises CloudError."""
     cloud = own_session(region)
     request = Request(principal=_principal(cloud), actions=[permission], resource=resource, context=context)
@@ -202,22 +180,9 @@ def _principal(cloud: CloudSession, role: str | None = None) -> Principal:
     return replace(principal, is_elsewhere=principal.account != parse_principal(_caller(own_session())).account)
 
 
-def _asked_right(cloud: CloudSession, permission: str) -> Right:
-    prefix, _, operation = permission.partition(":")
-    want, params = PROBES[permission]
-    place = {"partition": cloud.partition, "region": cloud.region, "account": cloud.target.account}
-    asked = {name: value.format(**place) if value is PROVISIONED_MODEL else value for name, value in params.items()}
-    return _right_of(cloud, permission, lambda: cloud.call(SERVICE_OF_PREFIX.get(prefix, prefix), operation, want, **asked))
-
-
-def _right_of(cloud: CloudSession, permission: str, ask: Callable[[], object]) -> Right:
-    """What the call says. The command to grant it names the sort of resource that the permission is about."""
-
-    def grant(missing: str) -> str:
-        principal = _principal(cloud)
-        return grant_line(principal, missing, resource_arn(principal, missing))
-
-    return asked_right(permission, f"account {cloud.target.account} {cloud.region}", ask, grant)
+def _right_of(cloud: CloudSession, permission: str, ask: Callable[[], object]) -> Check:
+    place = f"account {cloud.target.account} {cloud.region}"
+    return asked_right(permission, place, ask, lambda missing: grant_line(_principal(cloud), missing))
 
 
 def _read_metrics(cloud: CloudSession, now: datetime) -> None:

@@ -19,8 +19,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlsplit
 
-from reaper.doctor.check import CheckStatus, Right, unasked_rights
+from reaper.doctor.check import Check, CheckStatus, unasked_rights
 from reaper.errors import CloudError, Reason
 
 if TYPE_CHECKING:
@@ -97,14 +98,34 @@ def resource_arn(principal: Principal, permission: str, region: str = ANY, name:
     return f"arn:{principal.partition}:{service}:{place}:{principal.account}:{resource.format(name=name)}"
 
 
-def grant_line(principal: Principal, permission: str, resource: str) -> str:
-    """The command that allows the permission on the resource. Each has a policy of its own, so that none overwrites another, not even one for
+def resource_of_address(principal: Principal, permission: str, address: str, region: str = ANY, name: str = ANY) -> str:
+    """The ARN of what a setting's address names: in S3 an object, or with a slash at the end `name` below it."""
+    scheme, _, place = address.partition(":")
+    secret = place.partition("#")[0]
+    stem, parts = f"arn:{principal.partition}", urlsplit(address) if "://" in address else None
+    if scheme == "arn" or (scheme in {"ssm", "secretsmanager"} and secret.startswith("arn:")):
+        return address if scheme == "arn" else secret
+    if scheme == "s3" and parts:
+        below = f"{parts.path or '/'}{name}" if parts.path in {"", "/"} or parts.path.endswith("/") else parts.path
+        return f"{stem}:s3:::{parts.netloc}{'' if permission == 's3:ListBucket' else below}"
+    if scheme == "dynamodb" and parts:
+        return f"{stem}:dynamodb:{region}:{principal.account}:table/{parts.netloc}"
+    if scheme == "ssm":
+        return f"{stem}:ssm:{region}:{principal.account}:parameter/{place.strip('/')}"
+    if scheme == "secretsmanager":
+        return f"{stem}:secretsmanager:{region}:{principal.account}:secret:{secret}-*"
+    return resource_arn(principal, permission)
+
+
+def grant_line(principal: Principal, permission: str, resource: str = "") -> str:
+    """The command that allows the permission on the resource, by default on all of the sort that it is about. Each has a policy of its own, so that none overwrites another, not even one for
     the same permission on another resource.
 
     A role in another account needs the same statements as in all the others, so its template grants them.
     """
     if principal.is_elsewhere:
         return ELSEWHERE_ADVICE.format(permission=permission, name=principal.name)
+    resource = resource or resource_arn(principal, permission)
     statement = {"Effect": "Allow", "Action": permission, "Resource": resource}
     document = shlex.quote(json.dumps({"Version": "2012-10-17", "Statement": [statement]}))
     policy = f"reaper-{permission.replace(':', '-')}"
@@ -127,20 +148,24 @@ def known_principal(caller: str, role: str | None) -> Principal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """Who asks for what. `resource`: the ARN, if the actions aren't about what their names say. `context`: condition keys of the request."""
+    """Who asks for what. `resource`: the ARN, if the actions aren't about what their names say, and `grant_on`, that of all such resources.
+
+    `context`: condition keys of the request.
+    """
 
     principal: Principal
     actions: Sequence[str]
     resource: str = ""
+    grant_on: str = ""
     context: Mapping[str, str] = field(default_factory=dict)
 
 
-def simulated_rights(sessions: Sequence[CloudSession], request: Request) -> list[Right]:
+def simulated_rights(sessions: Sequence[CloudSession], request: Request) -> list[Check]:
     """Whether the principal may do these actions. The first of `sessions` that may simulate is used."""
     principal = request.principal
     place = f"account {principal.account}"
     if principal.arn.endswith(":root"):
-        return [Right(permission=action, place=place) for action in request.actions]
+        return [Check(permission=action, place=place) for action in request.actions]
     if principal.type == "other":
         return unasked_rights(request.actions, place, f"IAM simulates roles and users only, not {principal.arn}")
     errors: list[CloudError] = []
@@ -154,7 +179,7 @@ def simulated_rights(sessions: Sequence[CloudSession], request: Request) -> list
     return unasked_rights(request.actions, place, "the simulation failed", errors[0])
 
 
-def _simulate(session: CloudSession, request: Request) -> list[Right]:
+def _simulate(session: CloudSession, request: Request) -> list[Check]:
     source = _policy_source(session, request.principal)
     context = {
         "aws:RequestedRegion": session.region,
@@ -193,10 +218,10 @@ def _policy_source(session: CloudSession, principal: Principal) -> str:
     return str(role["Arn"])
 
 
-def _right(request: Request, action: str, row: Mapping[str, Any] | None) -> Right:
+def _right(request: Request, action: str, row: Mapping[str, Any] | None) -> Check:
     """What one result means: only a plain denial says that a permission is missing."""
     principal = request.principal
-    right = partial(Right, permission=action, place=f"account {principal.account}")
+    right = partial(Check, permission=action, place=f"account {principal.account}")
     if row is None:
         return right(status=CheckStatus.UNKNOWN, because="the simulation left it out")
     if row["EvalDecision"] == "allowed":
@@ -212,6 +237,6 @@ def _right(request: Request, action: str, row: Mapping[str, Any] | None) -> Righ
         denial = f"a policy denies it explicitly ({', '.join(names) or 'unnamed'})"
     else:
         denial = "no policy allows it"
-        fix = grant_line(principal, action, request.resource or resource_arn(principal, action))
+        fix = grant_line(principal, action, request.grant_on or request.resource)
     because = f"IAM would deny it to {principal.name}: {denial}"
     return right(status=CheckStatus.FIX, because=because, fix=fix, missing=action)

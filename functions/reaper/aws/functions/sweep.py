@@ -73,8 +73,10 @@ def _with_gb_seconds(report: Report, environ: Mapping[str, str]) -> Report:
 
 def _examine(settings: Settings) -> dict[str, Any]:
     """Everything that this function needs, checked as the role that it has."""
-    from reaper.doctor.check import checks_json  # these import pydantic, which would slow every cold start
-    from reaper.doctor.context import DoctorContext
+    from reaper.doctor.check import (
+        DoctorContext,
+        checks_json,  # these import pydantic, which would slow every cold start
+    )
     from reaper.doctor.examine import examine
 
     chosen = [kind for kind in registry.kinds("aws") if kind.name in settings.kinds]

@@ -16,11 +16,11 @@ from azure.core.rest import HttpRequest
 
 from reaper.azure.channels import acs
 from reaper.doctor.channels import channel_context
-from reaper.doctor.check import Check, of_error, ok, to_fix
-from reaper.doctor.context import DoctorContext
+from reaper.doctor.check import Check, DoctorContext, advice_for, of_error, ok, to_fix
+from reaper.errors import CloudError, Reason
 
 API_VERSION = "2023-03-31"
-ROLE_ADVICE = 'az role assignment create --assignee OBJECT_ID --role "Communication and Email Service Owner" --scope ID_OF_THE_COMMUNICATION_SERVICE'
+ADVICE = "Check the channel's endpoint and secret in the policy."
 
 
 def examine(spec: Any, name: str, context: DoctorContext) -> Iterator[Check]:
@@ -31,10 +31,12 @@ def examine(spec: Any, name: str, context: DoctorContext) -> Iterator[Check]:
         with EmailClient(spec.endpoint, channel.credential(), **acs.TIMEOUTS) as client:
             status = client.send_request(request).status_code
     except (AzureError, binascii.Error) as error:
-        yield of_error(name, acs.error_from_sdk(error), ROLE_ADVICE)
+        yield of_error(name, failed := acs.error_from_sdk(error), advice_for(failed, spec.endpoint, ADVICE))
         return
     if status in {401, 403}:
-        yield to_fix(name, f"{spec.endpoint} refuses this identity or key ({status})", ROLE_ADVICE, acs.OPERATION)
+        because = f"{spec.endpoint} refuses this identity or key ({status})"
+        denied = CloudError(Reason.DENIED, acs.OPERATION, because, missing=acs.OPERATION)
+        yield to_fix(name, because, advice_for(denied, spec.endpoint, ADVICE), acs.OPERATION)
     elif status >= 500:
         yield to_fix(name, f"{spec.endpoint} answered {status}", "Check the service's health in the Azure portal.")
     else:

@@ -6,21 +6,23 @@ import base64
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
 from azure.core.exceptions import AzureError
 
-from reaper.azure import computes, deployments, jobs, workspaces
+from reaper.azure import deployments, workspaces
 from reaper.azure.clients import hosts_from_env, new_credential
 from reaper.azure.doctor.rights import assign_line, grant_line, permitted_rights, place_of
 from reaper.azure.metrics import PERMISSION, MetricQuery, MetricSource, batch_request, single_request
 from reaper.azure.requests import API_VERSIONS, ArmRequest, Json, region_key, sign_in_text
 from reaper.azure.session import CloudSession
+from reaper.azure.stores import tables, texts
 from reaper.azure.workspaces import TYPE
 from reaper.doctor.channels import http_reply
-from reaper.doctor.check import CheckStatus, Right, asked_right, right_of_error
+from reaper.doctor.check import Check, CheckStatus, asked_right, unasked_rights
 from reaper.errors import NO_SIGN_IN, CloudError, Reason
 from reaper.observation import Window
 from reaper.urls import split_address
@@ -30,15 +32,9 @@ MAX_WORKSPACES = 5
 """Workspaces of a subscription that are asked. A role is usually assigned to all of them at once."""
 NOTHING = "ml-idle-reaper-doctor"
 """A name that nothing should have. If something has it, it is only listed."""
-UNKNOWN_IDENTITY = "OBJECT_ID"
+UNKNOWN_IDENTITY = '"$(az ad signed-in-user show --query id --output tsv)"'
 """Stands in a command for an identity that no token names."""
-IN_WORKSPACE = {
-    computes.PERMISSION: "computes",
-    jobs.PERMISSION: "jobs",
-    deployments.READ_ENDPOINTS: "onlineEndpoints",
-    deployments.READ_DEPLOYMENTS: f"onlineEndpoints/{NOTHING}/deployments",
-}
-"""What a workspace is asked for, by permission."""
+ONLY_A_WRITE_SHOWS = "only a write would show that, and the doctor writes nothing"
 
 
 def describe_caller(sessions: Sequence[CloudSession], role: str | None) -> str:
@@ -60,31 +56,32 @@ def reply_date() -> str | None:
     return http_reply(f"{arm}/subscriptions?api-version={API_VERSIONS['Microsoft.Resources']}", "GET").headers["Date"]
 
 
-def reading_rights(cloud: CloudSession, permissions: Sequence[str]) -> list[Right]:
+def reading_rights(cloud: CloudSession, permissions: Sequence[str]) -> list[Check]:
     """Whether each of the permissions is there, by a call that reads, of the subscription or of its workspaces; what no workspace is there to
     be asked for, by the subscription's list of permissions.
     """
     home, spaces = _home(cloud), list[Json]()
-    subscription = ArmRequest(permission=workspaces.READ_SUBSCRIPTION, path=home, required_keys=("subscriptionId",))
-    path = deployments.autoscale_path(cloud.target.account)
-    autoscale = ArmRequest(permission=deployments.READ_AUTOSCALE, path=path, required_keys=("value",))
-    asks: dict[str, Callable[[], object]] = {
-        workspaces.READ_SUBSCRIPTION: partial(cloud.call, subscription),
-        deployments.READ_AUTOSCALE: partial(cloud.call, autoscale),
-        workspaces.READ_WORKSPACES: lambda: spaces.extend(_workspaces(cloud)),
-    }
-    known = [permission for permission in asks if permission in {*permissions, workspaces.READ_WORKSPACES}]
-    rights = [right for right in [_right_of(cloud, name, asks[name]) for name in known] if right.permission in permissions]
-    others = set(permissions) - {right.permission for right in rights}
-    for space in spaces[:MAX_WORKSPACES]:
-        listed = [permission for permission in IN_WORKSPACE if permission in others]
-        rights += cloud.map_concurrently(partial(_right_to_list, cloud, space["id"]), listed)
-    asked = {right.permission for right in rights}
-    unasked = [permission for permission in permissions if permission not in asked]
+    listing = _right_of(cloud, workspaces.READ_WORKSPACES, lambda: spaces.extend(_workspaces(cloud)))
+    paths = {workspaces.READ_SUBSCRIPTION: [home], deployments.READ_AUTOSCALE: [deployments.autoscale_path(cloud.target.account)]}
+    for permission in permissions:
+        if permission.startswith(f"{TYPE}/") and permission.endswith("/read") and permission != workspaces.READ_WORKSPACES:
+            # The list that the permission is named for; one inside something is asked for in what doesn't exist.
+            below = permission.removeprefix(f"{TYPE}/").removesuffix("/read").replace("/", f"/{NOTHING}/")
+            paths[permission] = [f"{space['id']}/{below}" for space in spaces[:MAX_WORKSPACES]]
+
+    def ask(asked: tuple[str, str]) -> Check:
+        key = "subscriptionId" if asked[1] == home else "value"
+        return _right_of(
+            cloud, asked[0], partial(cloud.call, ArmRequest(permission=asked[0], path=asked[1], required_keys=(key,)))
+        )
+
+    rights = [listing] if workspaces.READ_WORKSPACES in permissions else []
+    rights += cloud.map_concurrently(ask, [(name, path) for name in permissions for path in paths.get(name, ())])
+    unasked = [name for name in permissions if name not in {right.permission for right in rights}]
     return rights + (permitted_rights(cloud, home, unasked, _principal(cloud)) if unasked else [])
 
 
-def acting_rights(cloud: CloudSession, permissions: Sequence[str], role: str | None) -> list[Right]:
+def acting_rights(cloud: CloudSession, permissions: Sequence[str], role: str | None) -> list[Check]:
     """Whether each of the permissions is there, by the list of what is permitted in each workspace, else in the subscription.
 
     Identities may only be assigned one by one, so that permission is asked for on each identity that an endpoint has.
@@ -101,7 +98,7 @@ def acting_rights(cloud: CloudSession, permissions: Sequence[str], role: str | N
     return rights
 
 
-def metric_rights(cloud: CloudSession, now: datetime) -> list[Right]:
+def metric_rights(cloud: CloudSession, now: datetime) -> list[Check]:
     """Whether metrics can be read in each region that has workspaces, else in the subscription."""
     try:
         spaces = _workspaces(cloud)
@@ -116,28 +113,31 @@ def metric_rights(cloud: CloudSession, now: datetime) -> list[Right]:
 
 def own_grant_line(permission: str, address: str) -> str:
     """The command that lets the process's own identity use the store or secret at `address`. Raises CloudError."""
-    principal = str(_read_claims().get("oid") or UNKNOWN_IDENTITY)
-    parts = split_address(address)
+    principal, parts = str(_read_claims().get("oid") or UNKNOWN_IDENTITY), split_address(address)
     host, names = (parts.hostname or "").partition(".")[0], [name for name in parts.path.split("/") if name]
     for service, rows, sort in (("blobServices", "containers", "Blob"), ("tableServices", "tables", "Table")):
         if f"/{service}/" in permission and names:
             scope = f'"$(az storage account show --name {host} --query id --output tsv)/{service}/default/{rows}/{names[0]}"'
             return assign_line(principal, f"Storage {sort} Data Contributor", scope)
     if permission.startswith("Microsoft.KeyVault/"):
-        vault = split_address(address.partition(":")[2]).hostname or host
-        scope = f'"$(az keyvault show --name {vault.partition(".")[0]} --query id --output tsv)"'
-        return assign_line(principal, "Key Vault Secrets User", scope)
+        vault = (split_address(address.partition(":")[2]).hostname or host).partition(".")[0]
+        return assign_line(principal, "Key Vault Secrets User", f'"$(az keyvault show --name {vault} --query id --output tsv)"')
+    if permission.startswith("Microsoft.Communication/"):
+        found = f'"$(az communication list --query "[?name==\'{host}\'].id" --output tsv)"'
+        return assign_line(principal, "Communication and Email Service Owner", found)
     return f"Grant {permission} on {address} to {principal}."
 
 
-def _right_to_list(cloud: CloudSession, space: str, permission: str) -> Right:
-    request = ArmRequest(permission=permission, path=f"{space}/{IN_WORKSPACE[permission]}", required_keys=("value",))
-    return _right_of(cloud, permission, partial(cloud.call, request))
+def writing_rights(address: str) -> list[Check]:
+    """Whether the process's own identity may write to the ledger or store at `address`."""
+    permission = f"{tables.PERMISSION}/write" if address.startswith("table:") else texts.WRITE
+    return unasked_rights([permission], texts.without_signature(address), ONLY_A_WRITE_SHOWS)
 
 
-def _right_of(cloud: CloudSession, permission: str, ask: Callable[[], object]) -> Right:
+def _right_of(cloud: CloudSession, permission: str, ask: Callable[[], object], region: str = "") -> Check:
     home, principal = _home(cloud), _principal(cloud)
-    return asked_right(permission, place_of(home), ask, lambda missing: grant_line(principal, missing, home))
+    place = f"{place_of(home)} {region}".strip()
+    return asked_right(permission, place, ask, lambda missing: grant_line(principal, missing, home))
 
 
 def _workspaces(cloud: CloudSession) -> list[Json]:
@@ -178,37 +178,26 @@ QUERY = MetricQuery(namespace=TYPE, metrics=("Active Nodes",), aggregation="Maxi
 """A metric of every workspace, split by the dimension that sweeps split it by, because a dimension may be denied alone."""
 
 
-def _metric_right(cloud: CloudSession, space: MetricSource, now: datetime) -> Right:
+def _metric_right(cloud: CloudSession, space: MetricSource, now: datetime) -> Check:
     """The right to read metrics of one workspace: by the batch hosts, which take tokens of their own, or one resource at a time.
 
     A refused batch is no obstacle as long as single calls work, and its place says so.
     https://learn.microsoft.com/azure/azure-monitor/metrics/migrate-to-batch-api
     """
-    home, principal, host = _home(cloud), _principal(cloud), hosts_from_env(os.environ).metrics
-    place = f"{place_of(home)} {space.region}"
-    end = now.replace(minute=0, second=0, microsecond=0)
+    host, end = hosts_from_env(os.environ).metrics, now.replace(minute=0, second=0, microsecond=0)
     window = Window(start=end - timedelta(hours=1), end=end, recent_since=end)
-    unbatched = CloudError(Reason.UNREACHABLE, PERMISSION, "the batch metrics host of this cloud is unknown")
-    batch_error = _error_of(cloud, batch_request(cloud.target.account, [space], QUERY, window)) if host else unbatched
-    if batch_error is None:
-        return Right(permission=PERMISSION, place=place)
-    if error := _error_of(cloud, single_request(space, QUERY, window)):
-        return right_of_error(PERMISSION, place, error, lambda missing: grant_line(principal, missing, home))
-    if batch_error.reason is Reason.DENIED:
-        return Right(permission=PERMISSION, place=f"{place} (no batches)")
+    right = Check(because="the batch metrics host of this cloud is unknown", status=CheckStatus.UNKNOWN)
+    if host:
+        batch = batch_request(cloud.target.account, [space], QUERY, window)
+        right = _right_of(cloud, PERMISSION, partial(cloud.call, batch), space.region)
+    if right.status is CheckStatus.OK:
+        return right
+    single = _right_of(cloud, PERMISSION, partial(cloud.call, single_request(space, QUERY, window)), space.region)
+    if single.status is not CheckStatus.OK:
+        return single
+    if right.missing:
+        return replace(single, place=f"{single.place} (no batches)")
     where = (host or "the batch metrics host").replace("{region}", space.region)
-    return Right(
-        permission=PERMISSION,
-        place=place,
-        status=CheckStatus.FIX,
-        because=f"metrics are read one resource at a time, which is slow: {batch_error}",
-        fix=f"Let this network reach {where}, or correct REAPER_METRICS_ENDPOINT.",
-    )
-
-
-def _error_of(cloud: CloudSession, request: ArmRequest) -> CloudError | None:
-    try:
-        cloud.call(request)
-    except CloudError as error:
-        return error
-    return None
+    because = f"metrics are read one resource at a time, which is slow: {right.because}"
+    fix = f"Let this network reach {where}, or correct REAPER_METRICS_ENDPOINT."
+    return replace(single, status=CheckStatus.FIX, because=because, fix=fix)

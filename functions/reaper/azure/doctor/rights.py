@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from reaper.doctor.check import CheckStatus, Right, unasked_rights
+from reaper.doctor.check import Check, CheckStatus, unasked_rights
 from reaper.errors import CloudError
 
 if TYPE_CHECKING:
@@ -25,15 +25,15 @@ OWN_SCOPE = "/Microsoft.ManagedIdentity/"
 Entry = Mapping[str, Any]
 
 
-def permitted_rights(cloud: CloudSession, scope: str, permissions: Sequence[str], principal: str) -> list[Right]:
+def permitted_rights(cloud: CloudSession, scope: str, permissions: Sequence[str], principal: str) -> list[Check]:
     """Whether each of the permissions is there at that scope."""
     path = f"{scope}/providers/Microsoft.Authorization/permissions?api-version={API_VERSION}"
-    right = partial(Right, place=place_of(scope))
+    right = partial(Check, place=place_of(scope))
     try:
         entries = list(cloud.paged_rows(PERMISSION, path, required_keys=("actions",)))
     except CloudError as error:
         return unasked_rights(permissions, place_of(scope), f"the permissions at {scope} can't be listed", error)
-    missing = partial(right, status=CheckStatus.FIX, because=f"no role of {principal} allows it")
+    missing = partial(right, status=CheckStatus.FIX, because="no role of this identity allows it")
     return [
         right(permission=permission)
         if is_permitted(permission, entries)
