@@ -238,10 +238,10 @@ def _changed_because(finding: Finding, recalled: Recalled, mails: NoticeRound) -
     if because := snoozed_because(snoozes, case.resource.created, now):
         return because
     decided = mails.decided[case.resource.id]
-    if decided.needs_summary:  # its record may have changed: an action was begun, then withdrawn
-        return None if record.notice == decided.notice else SUMMARY_SENT
     if snoozes.protections != decided.snoozes:
         return CHANGED
+    if decided.needs_summary:  # its record may have changed: an action was begun, then withdrawn
+        return None if record.notice == decided.notice else SUMMARY_SENT
     changed_by_this_run = record.act is not None and record.act.run == mails.run.id
     if changed_by_this_run or record.version == decided.record_version:
         return None
