@@ -22,10 +22,10 @@ from reaper.errors import CloudError, Reason
 from reaper.finding import Outcome, Report
 from reaper.handover import Acted, Decided, Observed
 from reaper.ledger.lease import RunLeases
-from reaper.model import Mode, Result, StepName
+from reaper.model import AnnouncedAction, Mode, Result, StepName
 from reaper.notices.message import Audience
 from reaper.observe import observe
-from reaper.record import Record, Snooze, Snoozes
+from reaper.record import Notice, Record, Snooze, Snoozes
 from reaper.report import json
 from reaper.run import OpenRun
 
@@ -168,6 +168,25 @@ def test_a_summary_of_office_hours_is_sent_once_by_two_concludes(deployment: Fak
     assert len(to_owner(deployment)) == 1
     run.conclude()
     assert len(to_owner(deployment)) == 1
+
+
+def test_two_concludes_report_an_earlier_action_once_after_a_later_one(deployment: FakeDeployment):
+    due(deployment).channel.is_closed = True
+    deployment.sweep()
+    deployment.channel.is_closed = False
+    churn = deployment.cloud.things["churn"]
+    churn.running_since, churn.changed = deployment.now - 40 * DAY, None
+    deployment.now += 9 * DAY
+    notice = Notice(warned_at=deployment.now - 4 * DAY, to="jo@example.com", action=AnnouncedAction.STOP)
+    record = deployment.record("churn")
+    assert deployment.ledger.write_record(
+        deployment.cloud.id("churn"), replace(record, notice=notice), record.version, deployment.now
+    )
+    run = phases(deployment)
+    run.conclude()
+    assert len(to_owner(deployment)) == 2, "one about the action of this run, one about that of the earlier run"
+    run.conclude()
+    assert len(to_owner(deployment)) == 2
 
 
 def test_no_summary_goes_to_whom_it_is_not_any_more(deployment: FakeDeployment):

@@ -186,6 +186,8 @@ def record_action_told(finding: Finding, act: Act, receipt: str, mails: NoticeRo
     action = following[0] if following else None
 
     def told(record: Record) -> Record:
+        if not intents.is_same_intent(record, act):  # another action has begun, or a person has undone it
+            return replace(record, told_run=act.run) if record.act and not is_open else record
         if not is_open and record.act and record.act.result is None and outcome.begun:  # the executor couldn't write it
             why = outcome.because or outcome.error or ""
             record = with_result(record, outcome.result, why, outcome.part_done)
@@ -195,7 +197,7 @@ def record_action_told(finding: Finding, act: Act, receipt: str, mails: NoticeRo
         told_run = record.told_run if is_open else act.run
         return replace(record, act=record.act and replace(record.act, told_at=now), told_run=told_run)
 
-    write = partial(intents.update_intent, mails.ledger, act, told, now)
+    write = partial(update_record, mails.ledger, act.id, told, now)
     errors = attempt(partial(write, known if intents.is_same_intent(known, act) else None))
     return Part(errors=errors and [*errors, *attempt(write)])
 
