@@ -22,12 +22,14 @@ from reaper.errors import CloudError, Reason
 from reaper.finding import Outcome, Report
 from reaper.handover import Acted, Decided, Observed
 from reaper.ledger.runs import RunLeases
-from reaper.model import Mode, Result, StepName
+from reaper.model import AnnouncedAction, Mode, Result, StepName
 from reaper.notices.message import Audience
 from reaper.observe import observe
-from reaper.record import Record, Snooze, Snoozes
+from reaper.record import Notice, Record, Snooze, Snoozes
 from reaper.report import json
 from reaper.run import OpenRun
+
+HOURS = '\nrules: [{name: office, hours: {on: "mon-fri 07:00-21:00", tz: UTC}}]'
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,8 +157,7 @@ def test_a_second_conclude_does_not_repeat_a_mail_if_its_write_failed(deployment
 
 def test_a_summary_of_office_hours_is_sent_once_by_two_concludes(deployment: FakeDeployment):
     deployment.cloud.kind_name = STARTABLE
-    hours = '\nrules: [{name: office, hours: {on: "mon-fri 07:00-21:00", tz: UTC}}]'
-    deployment.policy = policy(POLICY.replace("grace: 3d", "grace: 1h") + hours)
+    deployment.policy = policy(POLICY.replace("grace: 3d", "grace: 1h") + HOURS)
     deployment.sweep()
     deployment.now += 7 * DAY
     deployment.cloud.things["churn"].running_since = deployment.now - 5 * DAY
@@ -166,6 +167,52 @@ def test_a_summary_of_office_hours_is_sent_once_by_two_concludes(deployment: Fak
     run.conclude()
     assert len(to_owner(deployment)) == 1
     run.conclude()
+    assert len(to_owner(deployment)) == 1
+
+
+def test_two_concludes_report_an_earlier_action_once_after_a_later_one(deployment: FakeDeployment):
+    due(deployment).channel.is_closed = True
+    deployment.sweep()
+    deployment.channel.is_closed = False
+    churn = deployment.cloud.things["churn"]
+    churn.running_since, churn.changed = deployment.now - 40 * DAY, None
+    deployment.now += 9 * DAY
+    notice = Notice(warned_at=deployment.now - 4 * DAY, to="jo@example.com", action=AnnouncedAction.STOP)
+    record = deployment.record("churn")
+    assert deployment.ledger.write_record(
+        deployment.cloud.id("churn"), replace(record, notice=notice), record.version, deployment.now
+    )
+    run = phases(deployment)
+    run.conclude()
+    assert len(to_owner(deployment)) == 2, "one about the action of this run, one about that of the earlier run"
+    run.conclude()
+    assert len(to_owner(deployment)) == 2
+
+
+def test_no_summary_goes_to_whom_it_is_not_any_more(deployment: FakeDeployment):
+    deployment.cloud.kind_name = STARTABLE
+    deployment.policy = policy(POLICY.replace("grace: 3d", "grace: 1h") + HOURS)
+    deployment.sweep()
+    deployment.now += 7 * DAY
+    deployment.cloud.things["churn"].running_since = deployment.now - 5 * DAY
+    deployment.channel.messages.clear()
+    run = phases(deployment)
+    assert run.decided.findings[0].needs_summary
+    said = Snooze(disowned_by="jo@example.com", disowned_at=deployment.now)
+    assert deployment.ledger.write_snooze(deployment.cloud.id("churn"), said, 0, deployment.now)
+    run.conclude()
+    assert to_owner(deployment) == []
+
+
+def test_an_odd_text_in_a_reply_ends_neither_the_action_nor_the_run(deployment: FakeDeployment):
+    def odd(call: str, name: str) -> None:
+        if call == "carry":
+            raise CloudError(Reason.UNREACHABLE, call, "half a pair: \ud800")
+
+    due(deployment).cloud.fail_on = odd
+    finding = finding_of(deployment.sweep(), "churn")
+    assert (finding.outcome.result, finding.outcome.begun) == (Result.FAILED, True)
+    assert deployment.record("churn").act.result is Result.FAILED
     assert len(to_owner(deployment)) == 1
 
 

@@ -110,7 +110,8 @@ class CloudError(ReaperError):
         missing: str | None = None,
         may_have_been_made: bool | None = None,
     ) -> None:
-        super().__init__(f"{operation}: {text}")
+        # A reply may have half of a surrogate pair, which no ledger, report or mail can be written with.
+        super().__init__(f"{operation}: {text}".encode(errors="replace").decode())
         self.reason = reason
         self.operation = operation
         self.code = code

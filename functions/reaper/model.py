@@ -15,15 +15,20 @@ from reaper.calendars.office_hours import Hours
 class Constrained:
     """Has pydantic refuse other values of a field in a document. Nothing here loads pydantic."""
 
-    def __init__(self, **constraints: str | float) -> None:
+    def __init__(self, **constraints: str | float | datetime) -> None:
         self._constraints = constraints
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
         return handler(source) | self._constraints
 
 
-Time = Annotated[datetime, Constrained(tz_constraint="aware")]
-"""A time with a zone, in a document."""
+AnyTime = Annotated[datetime, Constrained(tz_constraint="aware")]
+"""A time with a zone, in a document, even one that UTC has no year for."""
+Time = Annotated[
+    datetime,
+    Constrained(tz_constraint="aware", ge=datetime.min.replace(tzinfo=UTC), le=datetime.max.replace(tzinfo=UTC)),
+]
+"""A time with a zone, in a document. One that is before or after all times of UTC can't be written in it."""
 
 
 class State(StrEnum):
@@ -299,7 +304,7 @@ UNTIL_RESUMED = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
 class Pause:
     """The stop switch is on: until when, which person set it, and when. `unreadable_because`: why it can't be read, and so counts as on."""
 
-    until: Time = UNTIL_RESUMED
+    until: AnyTime = UNTIL_RESUMED
     by: str = ""
     at: Time | None = None
     unreadable_because: str = ""

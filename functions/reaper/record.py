@@ -192,7 +192,7 @@ def is_snoozed(snooze: Snooze, created: datetime | None, now: datetime) -> bool:
 
 def is_recreated(snooze: Snooze, created: datetime | None) -> bool:
     """Whether the resource was created after its snooze, under an ID that another resource had."""
-    return snooze.at is not None and created is not None and created > snooze.at + MAX_CLOCK_SKEW
+    return snooze.at is not None and created is not None and created - snooze.at > MAX_CLOCK_SKEW
 
 
 def snooze_sentence(snooze: Snooze) -> str:

@@ -113,6 +113,8 @@ def stored(ledger: Ledger, document: object, version: object = 1) -> Ledger:
         pytest.param({"idle_since": "2026-11-21T00:00:00"}, "timezone", id="a time without a zone"),
         pytest.param({"idle_since": 1764000000}, "idle_since", id="a number for a time"),
         pytest.param({"idle_since": "next summer"}, "idle_since", id="no time"),
+        pytest.param({"idle_since": "0001-01-01T00:00:00+14:00"}, "idle_since", id="before every calendar"),
+        pytest.param({"called_at": "9999-12-31T23:59:59-12:00"}, "called_at", id="after every calendar"),
         pytest.param({"act": {"action": "stop"}}, "act.at", id="half an action"),
         pytest.param({"notice": {"action": "explode"}}, "notice.action", id="no action"),
         pytest.param({"notice": {"receipt": 7}}, "notice.receipt", id="a number for a text"),
@@ -129,7 +131,10 @@ def test_what_no_run_writes_is_unreadable_and_never_missing(ledger: Ledger, docu
 
 
 @in_memory
-@pytest.mark.parametrize("document", ["", "[]", '{"until": "2026-11-30"}', '{"until": 5}', '{"snoozed": true}'])
+@pytest.mark.parametrize(
+    "document",
+    ["", "[]", '{"until": "2026-11-30"}', '{"until": 5}', '{"snoozed": true}', '{"until": "9999-12-31T23:59:59-12:00"}'],
+)
 def test_a_snooze_that_cannot_be_read_protects_too(ledger: Ledger, document: str):
     ledger.write_record(ARN, RECORD, 0, NOW)
     assert ledger.store.put(snooze_key(ARN), {"id": ARN, "document": document}, NOW.isoformat(), AtVersion(version=0))

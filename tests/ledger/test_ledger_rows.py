@@ -177,6 +177,15 @@ def test_no_open_target_is_lost_if_many_runs_add_theirs(ledger_location):
 
 
 @in_memory
+def test_no_open_target_is_taken_out_that_another_run_has_noted_since(ledger):
+    change_open_targets(ledger, [], [HERE])
+    read = ledger.read_row("open targets")
+    change_open_targets(ledger, [], [HERE])  # by a run that has taken over its lease meanwhile
+    change_open_targets(ledger, [HERE], [], read)
+    assert open_targets(ledger) == [HERE]
+
+
+@in_memory
 @pytest.mark.parametrize("text", ["", "x", "[1]", '["aws"]', '["aws/1"]', "5", "null", '{"aws/1/-": 1}'])
 def test_open_targets_that_cannot_be_read_are_an_error(ledger, text: str):
     ledger.write_row("open targets", {"document": text}, 0)

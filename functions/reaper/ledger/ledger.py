@@ -36,13 +36,14 @@ from reaper.ledger.rows import (
     sortable_time,
 )
 from reaper.model import Constrained, Target
-from reaper.record import VOID_AHEAD, Act, Record, Snooze, is_same_intent
+from reaper.record import VOID_AHEAD, Act, Record, Snooze, is_about_hours, is_same_intent
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 RETENTION = timedelta(days=400)
 """How long a row is retained from the moment it was touched. A snooze that ends later counts as touched when it ends."""
 KEPT_FOR = timedelta(days=60)
-"""How long a record is retained after its last write if it has no action, manifest or lost manifest: those last for RETENTION."""
+"""How long a record is retained after its last write. What no sweep writes again for long lasts for RETENTION: an action or its manifest, a lost
+manifest, when the reaper changed it, and an enrolment."""
 TargetText = Annotated[str, Constrained(pattern="/.*/")]
 """What `target_text` returns, in a document."""
 Stored = TypeVar("Stored", Record, Snooze)
@@ -90,7 +91,8 @@ class Ledger:
         """
         ahead = record.written_at is not None and now < record.written_at <= now + VOID_AHEAD
         written = record if ahead else replace(record, written_at=now)
-        kept_for = RETENTION if record.act or record.lost_manifest else KEPT_FOR
+        lasts = record.act or record.lost_manifest or record.called_at or is_about_hours(record.notice)
+        kept_for = RETENTION if lasts else KEPT_FOR
         key, touched = record_key(resource_id), sortable_time(now - RETENTION + kept_for)
         condition = AtVersion(version=expected_version, lapsed_before=_retained_since(now))
         return self.store.put(key, {"id": resource_id, DOCUMENT: rows.document_of(written)}, touched, condition)

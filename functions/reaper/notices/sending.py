@@ -15,7 +15,7 @@ from reaper.case import Coverage
 from reaper.coverage import failure_row, own_row
 from reaper.errors import CloudError, ReaperError, Reason
 from reaper.finding import Finding, Outcome, follow_up, is_action, judged_case, left_alone
-from reaper.ledger.ledger import update_intent, update_record, update_snooze
+from reaper.ledger.ledger import update_record, update_snooze
 from reaper.ledger.rows import HistoryEntry, Recalled, comparable_id, remembered_ids
 from reaper.model import NOTICES, Resource, Result, StepName
 from reaper.notices.channels.delivery import Delivery, Misses, deliver, errors_by_id, receipts_by_id
@@ -195,6 +195,8 @@ def record_action_told(finding: Finding, act: Act, receipt: str, mails: NoticeRo
     action = following[0] if following else None
 
     def told(record: Record) -> Record:
+        if not is_same_intent(record, act):  # another action has begun, or a person has undone it
+            return replace(record, told_run=act.run) if record.act and not is_open else record
         if not is_open and record.act and record.act.result is None and outcome.begun:  # the executor couldn't write it
             why = outcome.because or outcome.error or ""
             record = with_result(record, outcome.result, why, outcome.part_done)
@@ -204,7 +206,7 @@ def record_action_told(finding: Finding, act: Act, receipt: str, mails: NoticeRo
         told_run = record.told_run if is_open else act.run
         return replace(record, act=record.act and replace(record.act, told_at=now), told_run=told_run)
 
-    write = partial(update_intent, mails.ledger, act, told, now)
+    write = partial(update_record, mails.ledger, act.id, told, now)
     errors = attempt(partial(write, known if is_same_intent(known, act) else None))
     return Part(errors=errors and [*errors, *attempt(write)])
 
@@ -247,10 +249,10 @@ def _changed_because(finding: Finding, recalled: Recalled, mails: NoticeRound) -
     if because := snoozed_because(snoozes, case.resource.created, now):
         return because
     decided = mails.decided[case.resource.id]
-    if decided.needs_summary:  # its record may have changed: an action was begun, then withdrawn
-        return None if record.notice == decided.notice else SUMMARY_SENT
     if snoozes.protections != decided.snoozes:
         return CHANGED
+    if decided.needs_summary:  # its record may have changed: an action was begun, then withdrawn
+        return None if record.notice == decided.notice else SUMMARY_SENT
     changed_by_this_run = record.act is not None and record.act.run == mails.run.id
     if changed_by_this_run or record.version == decided.record_version:
         return None

@@ -73,12 +73,14 @@ def change_open_targets(
 ) -> None:
     """Take out the targets in which everything is settled and mailed, and add those with actions to come. Raises CloudError.
 
-    A target is noted before the first intent there, by version even if it is there: another run may be about to take it out. `known`: see `update_row`.
+    A target is noted before the first intent there, by version even if it is there: another run may be about to take it out. `known`: see
+    `update_row`. Nothing is taken out of a row that was written since: that run may have noted it for an action to come.
     """
 
     def changed(row: NamedRow) -> Mapping[str, str] | None:
         before = set(targets_in(row))
-        after = (before - set(finished)) | set(begun)
+        is_as_read = known is None or row.version == known.version
+        after = (before - set(finished if is_as_read else ())) | set(begun)
         if after == before and not begun:
             return None
         return {DOCUMENT: document_of(tuple(sorted(map(target_text, after))), OPEN_TARGETS)}

@@ -18,6 +18,8 @@ from reaper.view import View
 HOUR = timedelta(hours=1)
 MIN_MOVE = timedelta(minutes=1)
 """What a proof must add to an idle period for its start to move. A quicker sweep seems to add a second, and would rewrite every idle row."""
+RENEWED_WITHIN = timedelta(days=30)
+"""A record is written again at least this often while its resource is idle: the ledger doesn't keep for ever what no sweep writes."""
 MIN_VALID_FOR = timedelta(days=14)
 """A notice counts at least this long after its date or its last mail; two reminder intervals if these are longer."""
 VOID_ENROLMENT = "-"
@@ -29,10 +31,11 @@ NATIVE = "native"
 def seen_idle(view: View) -> Record:
     """The record of a resource that was just seen idle.
 
-    `seen_idle_at` is renewed once half of the proof has passed since: often enough for the proof to reach it, rarely enough to be cheap.
+    `seen_idle_at` is renewed once half of the proof has passed since: often enough for the proof to reach it and for
+    the ledger to keep the record, rarely enough to be cheap.
     """
     seen, now, record = _seen_idle_at(view), view.now, view.record
-    fresh = seen is not None and now - seen < (now - proven_idle_since(view)) / 2
+    fresh = seen is not None and now - seen < min((now - proven_idle_since(view)) / 2, RENEWED_WITHIN)
     return replace(record, idle_since=idle_period_start(view), seen_idle_at=record.seen_idle_at if fresh else now)
 
 

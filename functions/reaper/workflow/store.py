@@ -4,7 +4,7 @@ run-<hash>.json    the run and the accounts to sweep, under the hash that the en
 items.json         what to observe: an array of items, each a part of an account
 observed/<n>.json  what the item's observe read
 missing.json       for each item without a part when the run was decided, the reason
-decided.json       what decide decided of the whole run
+decided.json       the decisions of the run
 act-items.json     where to act: an array of items, each a target
 decided/<n>.json   the decisions about one of them
 acted/<n>.json     what act did there
