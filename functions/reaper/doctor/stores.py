@@ -144,7 +144,7 @@ def _store_checks(name: str, place: str, *, must_read: bool = False, must_list: 
 
 
 def _read_nothing(store: TextStore, address: str) -> None:
-    """Read a text that doesn't exist. To an identity that may read, but not list, S3 refuses that as a list. Raises CloudError."""
+    """Read an object that doesn't exist. To an identity that may read, but not list, S3 refuses that as a list. Raises CloudError."""
     try:
         store.read_text(address)
     except CloudError as error:

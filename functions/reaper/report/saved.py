@@ -17,7 +17,7 @@ EMPTY_TEXTS = ("subject", "source", "as_of")
 
 
 def _empty_for_null(row: Any) -> Any:
-    """The row; null for a text that is missing, such as a signal without a subject, becomes an empty text."""
+    """The row; null becomes empty: a signal of all that it names has no subject."""
     return {**row, **{name: "" for name in EMPTY_TEXTS if name in row and row[name] is None}} if isinstance(row, dict) else row
 
 
