@@ -7,7 +7,7 @@ from typing import Any
 import boto3
 import pytest
 
-from reaper.aws import sagemaker, saved_autoscaling
+from reaper.aws import recreation, sagemaker
 from reaper.aws.kinds.sagemaker_endpoint import description
 from reaper.aws.kinds.sagemaker_endpoint.description import EndpointDescription, endpoint_unrestorable_because
 from reaper.aws.kinds.sagemaker_inference_component import description as component
@@ -37,25 +37,25 @@ SHOWN = [
         "cloudwatch",
         "DescribeAlarms",
         "MetricAlarms",
-        {*saved_autoscaling.ALARM_MEMBERS, *saved_autoscaling.ALARM_SERVICE_MEMBERS},
+        {*recreation.ALARM_MEMBERS, *recreation.ALARM_SERVICE_MEMBERS},
     ),
     (
         "application-autoscaling",
         "DescribeScalableTargets",
         "ScalableTargets",
-        {*saved_autoscaling.TARGET_MEMBERS, *saved_autoscaling.TARGET_SERVICE_MEMBERS},
+        {*recreation.TARGET_MEMBERS, *recreation.TARGET_SERVICE_MEMBERS},
     ),
     (
         "application-autoscaling",
         "DescribeScalingPolicies",
         "ScalingPolicies",
-        {*saved_autoscaling.POLICY_MEMBERS, *saved_autoscaling.POLICY_SERVICE_MEMBERS},
+        {*recreation.POLICY_MEMBERS, *recreation.POLICY_SERVICE_MEMBERS},
     ),
     (
         "application-autoscaling",
         "DescribeScheduledActions",
         "ScheduledActions",
-        {*saved_autoscaling.SCHEDULED_ACTION_MEMBERS, *saved_autoscaling.SCHEDULED_ACTION_SERVICE_MEMBERS},
+        {*recreation.SCHEDULED_ACTION_MEMBERS, *recreation.SCHEDULED_ACTION_SERVICE_MEMBERS},
     ),
 ]
 TAKEN = [
@@ -63,10 +63,10 @@ TAKEN = [
     ("sagemaker", "CreateInferenceComponent", "", set(component.MEMBERS)),
     ("sagemaker", "CreateInferenceComponent", "Specification", SPECIFIED),
     ("sagemaker", "CreateInferenceComponent", "Specification.Container", {*component.CONTAINER_MEMBERS, "Image"}),
-    ("cloudwatch", "PutMetricAlarm", "", set(saved_autoscaling.ALARM_MEMBERS)),
-    ("application-autoscaling", "RegisterScalableTarget", "", set(saved_autoscaling.TARGET_MEMBERS)),
-    ("application-autoscaling", "PutScalingPolicy", "", set(saved_autoscaling.POLICY_MEMBERS) - {"PolicyARN"}),
-    ("application-autoscaling", "PutScheduledAction", "", set(saved_autoscaling.SCHEDULED_ACTION_MEMBERS)),
+    ("cloudwatch", "PutMetricAlarm", "", set(recreation.ALARM_MEMBERS)),
+    ("application-autoscaling", "RegisterScalableTarget", "", set(recreation.TARGET_MEMBERS)),
+    ("application-autoscaling", "PutScalingPolicy", "", set(recreation.POLICY_MEMBERS) - {"PolicyARN"}),
+    ("application-autoscaling", "PutScheduledAction", "", set(recreation.SCHEDULED_ACTION_MEMBERS)),
 ]
 
 

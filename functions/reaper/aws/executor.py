@@ -25,7 +25,7 @@ from reaper.acting.contract import (
     any_members,
     done,
 )
-from reaper.aws import reader, saved_autoscaling, scaling
+from reaper.aws import reader, recreation, scaling
 from reaper.aws.recreation import Recreation
 from reaper.aws.sagemaker import ANY_REPLY_KEY, chosen_members
 from reaper.aws.session import CloudSession, permission_of
@@ -72,7 +72,7 @@ def _undo_permissions(table: Table, action: ActionSpec) -> tuple[str, ...]:
         return (describe, *recreation_of(action).permissions)
     if isinstance(action, Scaling):
         own = permission_of(table.listing.service, action.call)
-        return (describe, "sagemaker:ListTags", own, *saved_autoscaling.RESTORE_PERMISSIONS)
+        return (describe, "sagemaker:ListTags", own, *recreation.RESTORE_PERMISSIONS)
     undo = action.undo_call if isinstance(action, StartStop) else None
     return (describe, *([permission_of(table.listing.service, undo.call)] if undo else []))
 
@@ -117,9 +117,7 @@ def _perform(table: Table, cloud: CloudSession, resource: Resource, manifest: Ma
         return done(action.because)
     assert isinstance(action, Deletion)
     remaining = (
-        saved_autoscaling.deregister_targets(cloud, saved["scaling"], permit, _being_deleted(resource))
-        if action.has_autoscaling
-        else []
+        recreation.deregister_targets(cloud, saved["scaling"], permit, _being_deleted(resource)) if action.has_autoscaling else []
     )
     with_it = " with its autoscaling" if action.has_autoscaling and saved["scaling"]["targets"] and not remaining else ""
     return done("; ".join([action.because.format(autoscaling=with_it, **saved), *remaining]))

@@ -7,8 +7,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from reaper.aws import autoscaling, metrics, sagemaker
 from reaper.aws.table import Batch, Deletion, Look, ResourceKey, Row, Scaling, Table, Tags, key_of
@@ -16,12 +17,13 @@ from reaper.errors import CloudError, Reason
 from reaper.evidence import is_recent, last_used
 from reaper.kind import ActionSpec, Command, StartStop, blocked_by, by_status, is_decided
 from reaper.ledger.rows import comparable_id
-from reaper.model import PROTECTING_TAGS, BilledPart, Resource, StepName
+from reaper.model import PROTECTING_TAGS, BilledPart, Resource, Role, StepName
 from reaper.observation import IndirectEvidence, Observation, Reading, Window
 from reaper.policy.tags import plain_key
 
 if TYPE_CHECKING:
     from reaper.aws.session import CloudSession
+    from reaper.aws.table import Batch, Look
 
 PERMISSION = "tag:GetResources"
 SAGEMAKER_TYPES = ("app", "domain", "endpoint", "inference-component", "mlflow-tracking-server", "notebook-instance", "space")
@@ -363,3 +365,55 @@ def described(cloud: CloudSession, table: Table, parameters: Mapping[str, object
     """The description as it is now. Raises CloudError."""
     listing = table.listing
     return cloud.call(listing.service, listing.describe, listing.want, **parameters)
+
+
+LOG_PERMISSION = "logs:DescribeLogStreams"
+MAX_LOG_DELAY = timedelta(hours=1)
+"""How late the time of a log stream's last event may be known."""
+MAX_EVENT_AHEAD = timedelta(days=1)
+"""CloudWatch Logs takes events up to two hours ahead; a time beyond this is none."""
+
+
+def with_log(signal: str, group: str, name: str) -> Look:
+    """The stream `{resource}/{signal}` of the log `group`, which people know by `name`.
+
+    It counts from an hour after what is known of it, since a later event may not be known yet.
+    """
+
+    @each
+    def look(cloud: CloudSession, observation: Observation, batch: Batch) -> Observation:
+        resource, end = observation.resource, batch.window.end
+        stream = {"logGroupName": group, "logStreamNamePrefix": f"{resource.name}/{signal}"}
+        event = cloud.attempt(LOG_PERMISSION, lambda: _last_event_at(cloud, stream, end + MAX_EVENT_AHEAD))
+        if isinstance(event, CloudError):
+            return replace(observation, unknown_because=f"its log couldn't be read: {event}")
+        event_at = max(event, min(event + MAX_LOG_DELAY, end)) if event else None
+        log = Reading(signal=signal, role=Role.ACTIVITY, event_at=event_at)
+        evidence = None
+        if resource.created and resource.changed:
+            since = max(t for t in (event, resource.changed, resource.created) if t) + MAX_LOG_DELAY
+            quiet = f"no new {name} log events" if event else f"no {name} log"
+            because = f"running since {resource.changed:%Y-%m-%d %H:%M} UTC, {quiet}, no Busy signal as proof"
+            evidence = IndirectEvidence(since=since, because=because)
+        return replace(observation, readings=(*observation.readings, log), indirect_evidence=evidence)
+
+    return look
+
+
+def _last_event_at(cloud: CloudSession, stream: dict[str, str], latest: datetime) -> datetime | None:
+    """When the log last grew, as far as is known; None without such a log. Raises CloudError, also for a time after `latest`."""
+    try:
+        streams = list(cloud.paged_rows("logs", "DescribeLogStreams", "logStreams", token_key="nextToken", **stream))
+    except CloudError as error:
+        if error.reason is Reason.GONE:
+            return None
+        raise
+    stamps = [s.get(key) for s in streams for key in ("lastEventTimestamp", "lastIngestionTime")]
+    return max((_event_time(stamp, latest) for stamp in stamps if stamp is not None), default=None)
+
+
+def _event_time(stamp: Any, latest: datetime) -> datetime:
+    """A time in milliseconds since 1970. Raises CloudError for what is none."""
+    if isinstance(stamp, int) and not isinstance(stamp, bool) and 0 <= stamp <= latest.timestamp() * 1000:
+        return datetime.fromtimestamp(stamp / 1000, UTC)
+    raise CloudError(Reason.UNREADABLE, LOG_PERMISSION, f"{str(stamp)[:40]!r} is not the time of an event")

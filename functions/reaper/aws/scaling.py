@@ -34,8 +34,7 @@ from reaper.acting.contract import (
 )
 from reaper.aws import autoscaling, reader, recreation, sagemaker
 from reaper.aws.autoscaling import CAPACITY_DIMENSIONS, name_in, target_key
-from reaper.aws.recreation import RestoredCount
-from reaper.aws.saved_autoscaling import SAVED_MEMBERS, autoscaling_digest, read_autoscaling_state, register_target
+from reaper.aws.recreation import SAVED_MEMBERS, RestoredCount, autoscaling_digest, read_autoscaling_state, register_target
 from reaper.aws.session import CloudSession
 from reaper.aws.table import Numbers, Row, Scaling, Table, Tags
 from reaper.errors import CloudError, Reason

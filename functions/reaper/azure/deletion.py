@@ -3,15 +3,18 @@
 Azure deletes nothing that gets traffic, so the share of an endpoint's only deployment is set to 0% first, and put back if no deletion follows.
 Traffic is changed by PUT of the whole endpoint, for which Azure documents no condition such as If-Match. So what is sent was read just before,
 and if another change is in progress, Azure refuses ours: https://learn.microsoft.com/rest/api/azureml/online-endpoints/create-or-update
-Recreating: https://learn.microsoft.com/rest/api/azureml/online-deployments/create-or-update
-"""
+Recreating: https://learn.microsoft.com/rest/api/azureml/online-deployments/create-or-update"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from azure.mgmt.core.tools import parse_resource_id
 
 from reaper.acting.contract import (
     NOTHING_BESIDE,
@@ -21,14 +24,15 @@ from reaper.acting.contract import (
     Permit,
     PutBackResult,
     UndoResult,
+    UndoState,
     any_members,
     put_back_number,
     unchanged,
 )
-from reaper.azure import changes, deployments
+from reaper.azure import computes, deployments
 from reaper.azure.deployments import WRITE, WRITE_ENDPOINT, DeploymentDetails, endpoint_of
 from reaper.azure.reader import State
-from reaper.azure.requests import ArmChange, Json, latest_known, parse_time
+from reaper.azure.requests import ArmChange, ArmOperation, ArmRequest, Change, Json, latest_known, parse_time
 from reaper.azure.workspaces import require_assets
 from reaper.errors import ActionWithdrawn, CloudError, Reason
 from reaper.model import Resource, StepName
@@ -36,6 +40,86 @@ from reaper.record import Act, SideChange
 
 if TYPE_CHECKING:
     from reaper.azure.session import CloudSession
+
+CHANGING_STATES = {*computes.CHANGING_STATES, *deployments.CHANGING_STATES, "Deleting"}
+"""States that end without anyone's doing."""
+RUN_AGAIN_LATER = "run it again in a few minutes"
+CREATED_KEY = "made"
+UNKNOWN_CREATION = "has no known creation time, so it may be another one; the reaper left it alone"
+IDENTITY_MEMBERS = any_members(CREATED_KEY, "size", "model")
+_WORKSPACE = (
+    r"/subscriptions/(?P<account>[^/]+)/resourceGroups/[^/]+/providers/Microsoft\.MachineLearningServices/workspaces/[^/]+"
+)
+COMPUTE_ID = re.compile(rf"{_WORKSPACE}/computes/(?P<name>[^/]+)", re.IGNORECASE)
+DEPLOYMENT_ID = re.compile(
+    rf"{_WORKSPACE}/onlineEndpoints/(?P<name_of_endpoint>[^/]+)/deployments/(?P<name>[^/]+)", re.IGNORECASE
+)
+
+
+def write(cloud: CloudSession, change: Change, read: ArmRequest) -> None:
+    """Change the resource that `read` reads. Raises CloudError, with Reason.GONE only if the resource itself is gone."""
+    try:
+        cloud.change(change)
+    except CloudError as error:  # Azure also answers 404 for an operation that it doesn't know
+        if error.reason is not Reason.GONE and not error.code.startswith("404"):
+            raise
+        cloud.call(read)
+        text = f"Azure answered 404, although the resource exists ({error})"
+        raise CloudError(Reason.REFUSED, change.permission, text, code=error.code) from error
+
+
+def require_settled(state: object, permission: str) -> None:
+    """Raises CloudError in a changing state: an undo would be refused now, or be undone by what is in progress."""
+    if state in CHANGING_STATES:
+        raise CloudError(Reason.REFUSED, permission, f"it is still {state}: {RUN_AGAIN_LATER}")
+
+
+def compute_operation(cloud: CloudSession, compute_id: str, call: str) -> ArmOperation:
+    """`start` or `stop`, ready to be sent."""
+    begin = getattr(cloud.clients.operations_client().compute, f"begin_{call}")
+    return ArmOperation(permission=f"{computes.ROOT}/{call}/action", path=f"{compute_id}/{call}", begin=_at(compute_id, 1, begin))
+
+
+def delete_deployment(cloud: CloudSession, deployment_id: str) -> ArmOperation:
+    begin = cloud.clients.operations_client().online_deployments.begin_delete
+    return ArmOperation(permission=deployments.DELETE, path=deployment_id, begin=_at(deployment_id, 2, begin))
+
+
+def _at(resource_id: str, depth: int, begin: Callable[..., object]) -> Callable[..., object]:
+    """The operation on the resource: resource group, workspace and the names below it come first."""
+    parts = parse_resource_id(resource_id)
+    names = (parts["resource_group"], parts["name"], *(parts[f"child_name_{level}"] for level in range(1, depth + 1)))
+    return partial(begin, *(str(name) for name in names))
+
+
+def identity(row: Mapping[str, Any]) -> UndoState:
+    """The creation time of a compute, deployment or endpoint, with its size and its model if it has them."""
+    outer, system = row["properties"], row.get("systemData") or {}
+    inner = outer.get("properties")
+    vm_size = inner.get("vmSize") if isinstance(inner, dict) else None
+    chosen = {"size": outer.get("instanceType") or vm_size, "model": outer.get("model")}
+    made = outer.get("createdOn") or system.get("createdAt")
+    return {CREATED_KEY: made, **{key: value for key, value in chosen.items() if value}}
+
+
+def require_same(before: UndoState, now: UndoState, permission: str, subject: str = "it") -> None:
+    """Raises CloudError if `subject` isn't the same as before, or if that can't be known."""
+    was_created, created = (parse_time(state.get(CREATED_KEY)) for state in (before, now))
+    if was_created is None or created is None:
+        raise CloudError(Reason.REFUSED, permission, f"{subject} {UNKNOWN_CREATION}")
+    if was_created != created:
+        because = f"{subject} was recreated on {created:%Y-%m-%d %H:%M} UTC"
+    else:
+        keys = [key for key in ("size", "model") if _lower_if_text(now.get(key)) != _lower_if_text(before.get(key))]
+        because = "; ".join(f"its {key} changed from {before.get(key)} to {now.get(key)}" for key in keys)
+    if because:
+        raise CloudError.left_alone(permission, because)
+
+
+def _lower_if_text(value: Any) -> Any:
+    """Azure spells sizes in capitals or not."""
+    return value.lower() if isinstance(value, str) else value
+
 
 MEMBERS = {**any_members("deployment", "endpoint", "assets"), "previous": PREVIOUS_MEMBERS}
 TRAFFIC = "traffic"
@@ -78,13 +162,13 @@ def _set_share(cloud: CloudSession, deployment_id: str, state: State, percent: i
     others = {key: value for key, value in shares.items() if key.lower() != name.lower()}
     body["properties"] = {**body["properties"], deployments.TRAFFIC_KEY: {**others, name: percent}}
     endpoint = endpoint_of(deployment_id)
-    changes.write(cloud, ArmChange(permission=WRITE_ENDPOINT, path=endpoint.path, body=body, method="PUT"), endpoint)
+    write(cloud, ArmChange(permission=WRITE_ENDPOINT, path=endpoint.path, body=body, method="PUT"), endpoint)
 
 
 def delete(cloud: CloudSession, resource: Resource, manifest: Manifest, permit: Permit) -> str:
     """Begin to delete it. If it gets traffic, set that to 0%, wait until that is in place, and look at everything again before."""
     percent, own_changes = recorded_share(manifest.undo_state), unchanged
-    operation = changes.delete_deployment(cloud, resource.id)
+    operation = delete_deployment(cloud, resource.id)
     if percent:
         with permit():
             _set_to_zero(cloud, resource, manifest)
@@ -92,7 +176,7 @@ def delete(cloud: CloudSession, resource: Resource, manifest: Manifest, permit: 
         own_changes = partial(_without_own_change, resource)
         permit.after_wait(own_changes)
     with permit(own_changes):
-        changes.write(cloud, operation, deployments.deployment_request(resource.id))
+        write(cloud, operation, deployments.deployment_request(resource.id))
     moved = f"its {percent}% of the traffic was set to 0%, and " if percent else ""
     return f"{moved}deletion started; the next sweep checks the result"
 
@@ -194,12 +278,12 @@ def recreate(cloud: CloudSession, manifest: Manifest) -> UndoResult:
     """Create it, or restore the traffic of one that is ready. Raises CloudError, and changes nothing, if that isn't the reaper's."""
     recorded, percent = manifest.undo_state["deployment"], recorded_share(manifest.undo_state)
     endpoint = cloud.call(endpoint_of(manifest.id))
-    before, now = changes.identity(manifest.undo_state["endpoint"]), changes.identity(endpoint)
-    changes.require_same(before, now, deployments.READ_ENDPOINTS, "its endpoint")
+    before, now = identity(manifest.undo_state["endpoint"]), identity(endpoint)
+    require_same(before, now, deployments.READ_ENDPOINTS, "its endpoint")
     row = cloud.find(deployments.deployment_request(manifest.id))
     if row is None or (_is_own_creation(row, manifest) and _state_of(row) in deployments.BROKEN_STATES):
         change = ArmChange(permission=WRITE, path=manifest.id, body=deployments.writable_body(recorded), method="PUT")
-        changes.write(cloud, change, endpoint_of(manifest.id))
+        write(cloud, change, endpoint_of(manifest.id))
         missing = [_waiting("it isn't ready yet", percent)]
         if "systemassigned" in str((recorded.get("identity") or {}).get("type")).lower():
             missing.append("its system-assigned identity is a new one: recreate the role assignments of the old one")
@@ -207,7 +291,7 @@ def recreate(cloud: CloudSession, manifest: Manifest) -> UndoResult:
         return UndoResult(because=because, not_restored=tuple(missing), run_again=True)
     if (state := _state_of(row)) in deployments.CHANGING_STATES:
         return _exists(_waiting(f"it is still {state}", percent), run_again=True)
-    changes.require_settled(state, WRITE)
+    require_settled(state, WRITE)
     if state != "Succeeded":
         text = f"a deployment {recorded['name']} exists, but its state is {state}: run it again when it is gone"
         raise CloudError(Reason.REFUSED, WRITE, text)
@@ -253,11 +337,11 @@ def _exists(missing: str, *, run_again: bool = False) -> UndoResult:
 
 
 def _waiting(because: str, percent: int) -> str:
-    return f"{because}: {changes.RUN_AGAIN_LATER}{f', which restores its traffic ({percent}%)' if percent else ''}"
+    return f"{because}: {RUN_AGAIN_LATER}{f', which restores its traffic ({percent}%)' if percent else ''}"
 
 
 def _created_at(row: Json) -> datetime | None:
-    return parse_time(changes.identity(row)[changes.CREATED_KEY])
+    return parse_time(identity(row)[CREATED_KEY])
 
 
 def _state_of(body: Json) -> str:

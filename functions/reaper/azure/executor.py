@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from reaper.acting.contract import ActionFunctions, Earlier, Manifest, Permit, UndoResult, UndoState, any_members, done
-from reaper.azure import changes, computes, deletion
+from reaper.azure import computes, deletion
 from reaper.azure.computes import compute_request
 from reaper.azure.deployments import WRITE, deployment_request
 from reaper.azure.reader import Action, Deletion, Scaling, State, Table
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def functions_of(table: Table) -> ActionFunctions[CloudSession]:
     """How the actions of that kind are made and undone."""
     by = ("by",) if table.native else ()
-    members = {**any_members(*by, *table.saved), "was": changes.IDENTITY_MEMBERS} if table.saved else deletion.MEMBERS
+    members = {**any_members(*by, *table.saved), "was": deletion.IDENTITY_MEMBERS} if table.saved else deletion.MEMBERS
     return ActionFunctions(
         read_now=table.read_now,
         read_undo_state=partial(_read_undo_state, table),
@@ -33,7 +33,7 @@ def functions_of(table: Table) -> ActionFunctions[CloudSession]:
         undo=partial(_undo, table),
         undo_permissions=table.undo_permissions,
         undo_members={step: members for step in table.actions if step is not StepName.START},
-        id_pattern=changes.COMPUTE_ID if table.saved else changes.DEPLOYMENT_ID,
+        id_pattern=deletion.COMPUTE_ID if table.saved else deletion.DEPLOYMENT_ID,
         side_changes=deletion.side_changes,
         put_back=deletion.put_back_share,
     )
@@ -42,7 +42,7 @@ def functions_of(table: Table) -> ActionFunctions[CloudSession]:
 def _read_undo_state(table: Table, cloud: CloudSession, resource: Resource, step: StepName, earlier: Earlier) -> UndoState:
     """What the resource is like. Raises CloudError if it couldn't be recognized or recreated later."""
     if resource.created is None and not isinstance(table.actions[step], StartStop):
-        raise CloudError(Reason.REFUSED, resource.kind, f"it {changes.UNKNOWN_CREATION}")
+        raise CloudError(Reason.REFUSED, resource.kind, f"it {deletion.UNKNOWN_CREATION}")
     if table.saved:
         return _state_of_compute(table, resource, step)
     return {**deletion.read_state(cloud, resource, step), "previous": earlier.record}
@@ -52,7 +52,7 @@ def _state_of_compute(table: Table, resource: Resource, step: StepName) -> UndoS
     by = {"by": resource.stop_by if step is StepName.STOP else None} if table.native else {}
     saved = {name: resource.details.properties.get(name) for name in table.saved}
     created = resource.created.isoformat() if resource.created else None
-    return {**by, **saved, "was": {changes.CREATED_KEY: created, "size": resource.details.properties.get("vmSize")}}
+    return {**by, **saved, "was": {deletion.CREATED_KEY: created, "size": resource.details.properties.get("vmSize")}}
 
 
 def _shape(table: Table, step: StepName, by: str | None) -> Action:
@@ -77,9 +77,9 @@ def _perform(table: Table, cloud: CloudSession, resource: Resource, manifest: Ma
         return done(_scale(action, cloud, resource, manifest, permit))
     if isinstance(action, Deletion):
         return done(deletion.delete(cloud, resource, manifest, permit))
-    operation = changes.compute_operation(cloud, resource.id, action.call)
+    operation = deletion.compute_operation(cloud, resource.id, action.call)
     with permit():
-        changes.write(cloud, operation, compute_request(resource.id))
+        deletion.write(cloud, operation, compute_request(resource.id))
     return done(action.because)
 
 
@@ -89,7 +89,7 @@ def _scale(scaling: Scaling, cloud: CloudSession, resource: Resource, manifest: 
     wanted = {**before, scaling.number: scaling.to}
     change = scaling.change(resource.id, manifest.undo_state, wanted)
     with permit():
-        changes.write(cloud, change, scaling.of(resource.id))
+        deletion.write(cloud, change, scaling.of(resource.id))
     outcome = f"{scaling.outcome.format(**before)}{scaling.doubt(resource) or ''}"
     if not scaling.is_checked:
         return outcome
@@ -126,7 +126,7 @@ def _undo(table: Table, cloud: CloudSession, manifest: Manifest) -> UndoResult:
         if error.reason is not Reason.THROTTLED and not error.code.startswith("409"):  # still at work on the resource
             raise
         message = str(error).removeprefix(f"{error.operation}: ")
-        raise error.reworded(f"{message}; {changes.RUN_AGAIN_LATER}") from error
+        raise error.reworded(f"{message}; {deletion.RUN_AGAIN_LATER}") from error
 
 
 def _undo_action(table: Table, cloud: CloudSession, manifest: Manifest) -> UndoResult:
@@ -135,12 +135,12 @@ def _undo_action(table: Table, cloud: CloudSession, manifest: Manifest) -> UndoR
         return deletion.recreate(cloud, manifest)
     row = cloud.call(compute_request(manifest.id) if table.saved else deployment_request(manifest.id))
     if table.saved:
-        changes.require_same(manifest.undo_state.get("was") or {}, changes.identity(row), table.name)
+        deletion.require_same(manifest.undo_state.get("was") or {}, deletion.identity(row), table.name)
     elif not deletion.is_recreated(row, manifest, "properties", "tags"):
-        changes.require_same(changes.identity(manifest.undo_state["deployment"]), changes.identity(row), WRITE)
+        deletion.require_same(deletion.identity(manifest.undo_state["deployment"]), deletion.identity(row), WRITE)
     if isinstance(action, StartStop):
         return _start_again(action, cloud, manifest.id, str(computes.properties_of(row).get("state")))
-    changes.require_settled(row["properties"].get("provisioningState"), action.permissions[0])
+    deletion.require_settled(row["properties"].get("provisioningState"), action.permissions[0])
     state = computes.properties_of(row) if table.saved else {"deployment": row}
     return _scale_back(action, cloud, manifest, state)
 
@@ -150,11 +150,11 @@ def _start_again(action: StartStop, cloud: CloudSession, compute_id: str, status
     undo = action.undo_call
     if undo is None:
         raise CloudError(Reason.REFUSED, action.call, f"{action.call} isn't undone")
-    operation = changes.compute_operation(cloud, compute_id, undo.call)
+    operation = deletion.compute_operation(cloud, compute_id, undo.call)
     if status in undo.done:
         return UndoResult(because=f"it is already {status}")
-    changes.require_settled(status, operation.permission)
-    changes.write(cloud, operation, compute_request(compute_id))
+    deletion.require_settled(status, operation.permission)
+    deletion.write(cloud, operation, compute_request(compute_id))
     return UndoResult(because=undo.because, not_restored=undo.lost)
 
 
@@ -182,7 +182,7 @@ def _set_back(
     """Set the number, and check it if that shows at once. What may stay is no error if Azure refuses to set it back."""
     number = scaling.text(wanted[scaling.number])
     try:
-        changes.write(cloud, change, scaling.of(resource_id))
+        deletion.write(cloud, change, scaling.of(resource_id))
     except CloudError as error:
         if not scaling.may_stay or error.reason is not Reason.REFUSED:
             raise

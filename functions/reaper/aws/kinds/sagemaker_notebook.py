@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from reaper.aws import logs, sagemaker
+from reaper.aws import reader, sagemaker
 from reaper.aws.reader import completed
 from reaper.aws.table import Batch, Listing, Row, Table
 from reaper.errors import CloudError
@@ -103,8 +103,8 @@ KIND = completed(
         is_busy_published=True,
         needs_setup="Busy (docs/busy.md)",
         always=(with_platforms,),
-        closer_looks=(logs.with_log("jupyter.log", "/aws/sagemaker/NotebookInstances", "Jupyter"),),
-        look_permissions=("sagemaker:DescribeNotebookInstance", logs.PERMISSION),
+        closer_looks=(reader.with_log("jupyter.log", "/aws/sagemaker/NotebookInstances", "Jupyter"),),
+        look_permissions=("sagemaker:DescribeNotebookInstance", reader.LOG_PERMISSION),
         actions={
             StepName.STOP: StartStop(
                 call="StopNotebookInstance",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from reaper.acting.contract import PREVIOUS_MEMBERS, Earlier, Manifest, Members, UndoResult, UndoState, any_members
-from reaper.aws import autoscaling, reader, recreation, saved_autoscaling
+from reaper.aws import autoscaling, reader, recreation
 from reaper.aws.kinds.sagemaker_endpoint.description import (
     CONFIG_MEMBERS,
     ENDPOINT_MEMBERS,
@@ -32,7 +32,7 @@ MEMBERS: Members = {
     "variants": any_members(*VARIANT_MEMBERS),
     "shadows": any_members(*VARIANT_MEMBERS),
     "config": {"name": None, "params": any_members(*CONFIG_MEMBERS), "tags": None},
-    "scaling": saved_autoscaling.SAVED_MEMBERS,
+    "scaling": recreation.SAVED_MEMBERS,
 }
 COUNT, SERVERLESS = "DesiredInstanceCount", "CurrentServerlessConfig"
 SETTINGS = (
@@ -63,7 +63,7 @@ def read(cloud: CloudSession, resource: Resource, earlier: Earlier) -> UndoState
         "variants": variants,
         "shadows": [chosen_members(v, *VARIANT_MEMBERS) for v in row.get("ShadowProductionVariants") or ()],
         "config": config,
-        "scaling": saved_autoscaling.read_autoscaling_state(cloud, ids, will_be_deleted=True),
+        "scaling": recreation.read_autoscaling_state(cloud, ids, will_be_deleted=True),
     }
 
 
@@ -115,7 +115,7 @@ def recreate(cloud: CloudSession, manifest: Manifest) -> UndoResult:
         return UndoResult(because=because, not_restored=(waiting, *lost, *failed, *never), run_again=True)
     if scaling["targets"]:
         ids = {autoscaling.variant_resource_id(name, row["VariantName"]) for row in saved["variants"]}
-        failed += saved_autoscaling.restore_autoscaling(cloud, scaling, ids)
+        failed += recreation.restore_autoscaling(cloud, scaling, ids)
     return UndoResult(because=because, not_restored=(*lost, *failed, *never), run_again=bool(failed))
 
 
@@ -215,6 +215,6 @@ RECREATION = Recreation(
         "sagemaker:AddTags",
         "sagemaker:UpdateEndpointWeightsAndCapacities",
         "iam:PassRole",
-        *saved_autoscaling.RESTORE_PERMISSIONS,
+        *recreation.RESTORE_PERMISSIONS,
     ),
 )

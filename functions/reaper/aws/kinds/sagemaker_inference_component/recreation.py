@@ -6,7 +6,7 @@ https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_CreateInferenceCom
 from __future__ import annotations
 
 from reaper.acting.contract import PREVIOUS_MEMBERS, Earlier, Manifest, Members, UndoResult, UndoState, any_members
-from reaper.aws import reader, recreation, sagemaker, saved_autoscaling
+from reaper.aws import reader, recreation, sagemaker
 from reaper.aws.autoscaling import component_resource_id
 from reaper.aws.kinds.sagemaker_inference_component import DESCRIBE, described, description
 from reaper.aws.recreation import Recreation
@@ -41,7 +41,7 @@ def read(cloud: CloudSession, resource: Resource, earlier: Earlier) -> UndoState
     return {
         "component": {**component, "copies": description.copy_count(row), "tags": own_tags, "born": born},
         "host": _endpoint_first_created(cloud, row["EndpointName"]),
-        "scaling": saved_autoscaling.read_autoscaling_state(cloud, {component_resource_id(resource.name)}, will_be_deleted=True),
+        "scaling": recreation.read_autoscaling_state(cloud, {component_resource_id(resource.name)}, will_be_deleted=True),
         "previous": earlier.record,
     }
 
@@ -72,7 +72,7 @@ def recreate(cloud: CloudSession, manifest: Manifest) -> UndoResult:
         lost.append("The tags of its autoscaling are lost.")
         later.append(f"Not restored yet: autoscaling. Its status is {status}; run this again once it is in service.")
         if status == "InService":
-            later = saved_autoscaling.restore_autoscaling(cloud, saved["scaling"], {component_resource_id(name)})
+            later = recreation.restore_autoscaling(cloud, saved["scaling"], {component_resource_id(name)})
     because = "it was recreated" if was_created else f"its status is {status}"
     return UndoResult(because=because, not_restored=(*later, *lost), run_again=bool(later))
 
@@ -109,13 +109,13 @@ def _create(cloud: CloudSession, component: Row, lost: list[str]) -> None:
 RECREATION = Recreation(
     read=read,
     recreate=recreate,
-    members={"component": SAVED_MEMBERS, "host": None, "previous": PREVIOUS_MEMBERS, "scaling": saved_autoscaling.SAVED_MEMBERS},
+    members={"component": SAVED_MEMBERS, "host": None, "previous": PREVIOUS_MEMBERS, "scaling": recreation.SAVED_MEMBERS},
     permissions=(
         "sagemaker:ListTags",
         "sagemaker:DescribeEndpoint",
         PERMISSION,
         "sagemaker:AddTags",
         "iam:PassRole",
-        *saved_autoscaling.RESTORE_PERMISSIONS,
+        *recreation.RESTORE_PERMISSIONS,
     ),
 )
