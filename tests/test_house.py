@@ -194,6 +194,7 @@ GONE_FOR_RECORD = {
 GONE_FOR_FINDING = {
     *("Planned", "Limited", "Decision", "ClosedActions", "ExecutedStep", "PlannedCases", "reported_case"),
     *("announced_by_mail", "with_memory", "action_at", "following_action"),
+    *("COLUMNS", "holding", "read_hints", "record_updates", "valid_notice", "send_window"),
 }
 """What a finding replaced. Its fields say where a resource stands, and nothing asks that again."""
 GONE_FOR_OUTCOME = {
@@ -305,10 +306,10 @@ def folders() -> dict[str, int]:
 
 
 FIGURES = {
-    "lines": 40029,
-    "files": 248,
-    "lines of code": 19381,
-    "characters": 1975681,
+    "lines": 39965,
+    "files": 244,
+    "lines of code": 19377,
+    "characters": 1972550,
     "lines of templates, scripts and styles": 1683,
     "functions": 2625,
     "functions with one caller": 896,
@@ -320,8 +321,8 @@ FIGURES = {
 FOLDERS = {
     ".": 5518,
     "acting": 1451,
-    "aws": 7000,
-    "azure": 5915,
+    "aws": 6973,
+    "azure": 5893,
     "calendars": 1221,
     "cli": 1959,
     "doctor": 1133,
@@ -331,7 +332,7 @@ FOLDERS = {
     "pending": 778,
     "planning": 630,
     "policy": 2730,
-    "report": 2426,
+    "report": 2411,
     "savings": 877,
     "snooze": 1066,
     "stores": 166,

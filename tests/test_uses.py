@@ -19,7 +19,7 @@ from reaper import registry
 from reaper.assess import assess
 from reaper.evidence import is_recent
 from reaper.kind import Kind
-from reaper.ledger.runs import read_hints
+from reaper.ledger.runs import read_gaps
 from reaper.limits import holds
 from reaper.limits.breaker import count_places, places_with_known_share
 from reaper.limits.holds import PlaceCount
@@ -77,7 +77,7 @@ class Twin(FakeDeployment):
         opened = super().open_run(mode, regions, accounts)
         kept = ConfigurationCache(ledger=self.ledger, now=self.now, may_write=mode.writes, report_failure=pytest.fail)
         [context] = opened.observe
-        return replace(opened, observe=[replace(context, cache=kept, in_full=read_hints(self.ledger)[1])])
+        return replace(opened, observe=[replace(context, cache=kept, in_full=read_gaps(self.ledger)[1])])
 
 
 def lives(chance: random.Random, end: datetime) -> dict[str, dict[str, Any]]:

@@ -279,7 +279,7 @@ def _record_run(findings: Sequence[Finding], cloud_rows: Sequence[Coverage], dec
     cases = [f.case for f in findings if f.case.resource.target in leased and f.case.resource.id not in left_ids]
     errors = attempt(
         lambda: record_statistics(mails.ledger, mails.run, cases, cloud_rows, decided.unusual),
-        lambda: _record_hints(cloud_rows, mails),
+        lambda: _record_gaps(cloud_rows, mails),
         lambda: mails.ledger.forget_before(mails.now - RETENTION),
     )
     return Part(errors=[*errors, *_record_savings(findings, cloud_rows, decided, mails)])
@@ -308,7 +308,7 @@ def _record_savings(
     return record_savings(sweep)
 
 
-def _record_hints(cloud_rows: Sequence[Coverage], mails: NoticeRound) -> None:
+def _record_gaps(cloud_rows: Sequence[Coverage], mails: NoticeRound) -> None:
     """Remember what wasn't reached, and what is in use although its last notice called it idle: the next runs look further back there."""
     doubted = {
         f.case.resource.id: f.record.claim.until

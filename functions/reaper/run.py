@@ -241,7 +241,7 @@ def observe_context(setup: RunSetup, sessions: Sequence[CloudSession], unopened:
     from reaper.observing.cache import ConfigurationCache
 
     run, ledger, writes, progress = setup.run, setup.ledger, setup.settings.mode.writes, setup.progress
-    read_first, in_full = _read_hints(setup.settings, ledger, progress)
+    read_first, in_full = _read_gaps(setup.settings, ledger, progress)
     return ObserveContext(
         sessions=sessions,
         kinds=[kind for kind in kinds() if _is_chosen(kind.name, setup.settings)],
@@ -302,7 +302,7 @@ def unreached_first(accounts: Sequence[Account], settings: Settings, ledger: Led
     """The accounts, first those in which earlier runs had no time for something."""
     if len(accounts) < 2:
         return list(accounts)
-    unreached = {account for _, account, _, _ in _read_hints(settings, ledger, no_progress)[0]}
+    unreached = {account for _, account, _, _ in _read_gaps(settings, ledger, no_progress)[0]}
     return sorted(accounts, key=lambda account: account.id not in unreached)
 
 
@@ -310,17 +310,17 @@ def _is_chosen(kind: str, settings: Settings) -> bool:
     return not settings.kinds or kind in settings.kinds
 
 
-def _read_hints(
+def _read_gaps(
     settings: Settings, ledger: Ledger | None, progress: Callable[[str], None]
 ) -> tuple[frozenset[PlaceName], frozenset[str]]:
     """The places to read first, and the IDs of what to read as a whole; none in an audit.
 
     If the ledger fails, neither matters: that is reported when it is needed.
     """
-    from reaper.ledger.runs import read_hints
+    from reaper.ledger.runs import read_gaps
 
     try:
-        return read_hints(ledger) if ledger and settings.mode.writes else (frozenset(), frozenset())
+        return read_gaps(ledger) if ledger and settings.mode.writes else (frozenset(), frozenset())
     except ReaperError as error:
         progress(f"ledger: {error}")
         return frozenset(), frozenset()

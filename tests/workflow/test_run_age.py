@@ -10,7 +10,7 @@ import pytest
 
 from reaper import handover
 from reaper.coverage import NOT_REACHED
-from reaper.ledger.runs import UNREACHED_ROW, read_hints
+from reaper.ledger.runs import UNREACHED_ROW, read_gaps
 from reaper.model import Mode, Run, State, Status
 from reaper.policy.file import load_policy
 from reaper.run import run
@@ -63,13 +63,13 @@ def test_the_next_run_reads_first_what_was_not_reached(scene: Scene):
     scene.use(lambda settings: replace(settings, mode=Mode.NOTIFY, kinds=("sagemaker-endpoint", "sagemaker-notebook")))
     place = ("aws", "123456789012", "eu-west-1", "sagemaker-notebook")
     assert scene.ledger.write_row(UNREACHED_ROW, {"document": f'["{chr(34)}"]'}, 0)
-    assert read_hints(scene.ledger)[0] == frozenset()
+    assert read_gaps(scene.ledger)[0] == frozenset()
     order: list[str] = []
     run_id = str(scene.workflow.list()["run"])
     version = scene.ledger.read_row(UNREACHED_ROW).version
     row = {"document": '[["aws", "123456789012", "eu-west-1", "sagemaker-notebook"]]'}
     assert scene.ledger.write_row(UNREACHED_ROW, row, version)
-    assert read_hints(scene.ledger)[0] == {place}
+    assert read_gaps(scene.ledger)[0] == {place}
     context = scene.workflow.context
     scene.workflow.context = lambda run: replace(context(run), progress=order.append)  # type: ignore[method-assign]
     for item in scene.workflow.items(run_id):
@@ -77,7 +77,7 @@ def test_the_next_run_reads_first_what_was_not_reached(scene: Scene):
     assert len(order) == 4
     scene.workflow.decide(run_id)
     scene.workflow.conclude(run_id)
-    assert read_hints(scene.ledger)[0] == frozenset()
+    assert read_gaps(scene.ledger)[0] == frozenset()
 
 
 def test_an_endpoint_whose_reading_is_cut_off_is_unknown_not_idle(scene: Scene):
@@ -116,7 +116,7 @@ def test_a_run_over_other_places_forgets_nothing(scene: Scene):
     place = ("aws", "210987654321", "eu-west-1", "sagemaker-endpoint")
     assert scene.ledger.write_row(UNREACHED_ROW, {"document": json.dumps([place])}, 0)
     scene.workflow.run()
-    assert read_hints(scene.ledger)[0] == {place}
+    assert read_gaps(scene.ledger)[0] == {place}
 
 
 def test_what_was_not_reached_stays_first_although_the_run_is_refused(scene: Scene):
@@ -127,7 +127,7 @@ def test_what_was_not_reached_stays_first_although_the_run_is_refused(scene: Sce
     scene.later(minutes=31)
     scene.workflow.decide(run_id)
     scene.workflow.conclude(run_id)
-    assert {place[2] for place in read_hints(scene.ledger)[0]} == set(REGIONS)
+    assert {place[2] for place in read_gaps(scene.ledger)[0]} == set(REGIONS)
 
 
 def test_an_audit_reads_what_its_workflow_reaches_late(scene: Scene):

@@ -86,7 +86,7 @@ class RunLeases:
                 self.note_failure(error)
 
 
-def read_hints(ledger: Ledger) -> tuple[frozenset[PlaceName], frozenset[str]]:
+def read_gaps(ledger: Ledger) -> tuple[frozenset[PlaceName], frozenset[str]]:
     """The places to read first, and the IDs of what to read as a whole. Raises CloudError."""
     rows = ledger.read_rows((UNREACHED_ROW, DOUBTED_ROW))
     places, doubted = understood(PLACES, rows[UNREACHED_ROW]), understood(DOUBTED, rows[DOUBTED_ROW])
