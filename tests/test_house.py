@@ -194,7 +194,7 @@ GONE_FOR_RECORD = {
 GONE_FOR_FINDING = {
     *("Planned", "Limited", "Decision", "ClosedActions", "ExecutedStep", "PlannedCases", "reported_case"),
     *("announced_by_mail", "with_memory", "action_at", "following_action"),
-    *("COLUMNS", "holding", "read_hints", "record_updates", "valid_notice", "send_window"),
+    *("holding", "read_hints", "record_updates", "valid_notice", "send_window"),
 }
 """What a finding replaced. Its fields say where a resource stands, and nothing asks that again."""
 GONE_FOR_OUTCOME = {
