@@ -91,7 +91,7 @@ def test_a_manifest_with_an_odd_value_is_none(changes: dict[str, Any], because: 
 
 @pytest.mark.parametrize("value", [NOW, float("nan"), float("inf"), ("a",), {1: "a"}, b"a"])
 def test_what_would_come_back_as_something_else_is_not_stored(archive, value: object):
-    with pytest.raises(CloudError, match="more than JSON can say"):
+    with pytest.raises(CloudError, match="values that JSON can't hold"):
         archive.store_manifest(replace(SAVED, undo_state={"config": {"value": value}}), 3)
     assert archive.addresses_of_run("run-1") == []
 
