@@ -29,7 +29,7 @@ def after_notice(view: View, step: Step, receipt: str) -> Record:
     is_enrolled = dates.enrolled_since(view) is not None
     announced = AnnouncedAction.HOURS if is_enrolled else AnnouncedAction(action) if action else None
     # Summaries of office hours don't count. A write whose reply was lost is repeated, and counts once.
-    is_new = not is_enrolled and dates.reminded_at != now
+    is_new = not is_enrolled and notice.reminded_at != now
     named = dates.forced_stop_at(view) if is_enrolled else action and dates.reminded_at(view, action)
     reminded = replace(
         notice,
