@@ -295,7 +295,7 @@ def test_a_metrics_outage_stops_nothing_in_use(story: Story):
     assert [subject for to, subject, _ in story.mails if to == "shop@example.com"] == [], "their owner reads nothing untrue"
     assert "idle share jumped in 1 place" in day
     assert {story.finding(name)["state"] for name in story_fleet.BUSY_ENDPOINTS} == {"active"}
-    assert "churn-model: $22.13 a day, $310 wasted since Fri 30 Oct. It will be scaled in on or after Wed 18 Nov" in story.day(
+    assert "churn-model: $22.13 a day, $341 wasted since Thu 29 Oct. It will be scaled in on or after Wed 18 Nov" in story.day(
         "Friday 13 November"
     )
     assert [m["name"] for m in story.manifests if m["name"] in story_fleet.BUSY_ENDPOINTS] == []
