@@ -132,7 +132,7 @@ def test_two_concludes_send_the_mail_about_an_action_once(deployment: FakeDeploy
     run = phases(due(deployment))
     report = run.conclude()
     record, mails = deployment.record("churn"), len(deployment.channel.messages)
-    assert (finding_of(report, "churn").outcome.result, record.act.told_at, mails) == (Result.DONE, deployment.now, 2)
+    assert (finding_of(report, "churn").outcome.result, record.act.notified_at, mails) == (Result.DONE, deployment.now, 2)
     deployment.now += HOUR
     assert writes_during(deployment, run.conclude) == []
     assert (deployment.record("churn"), len(deployment.channel.messages)) == (record, mails)
@@ -222,7 +222,7 @@ def test_two_concludes_report_an_earlier_runs_action_once(deployment: FakeDeploy
     deployment.channel.is_closed = False
     del deployment.cloud.things["churn"]
     run = phases(deployment)
-    assert [each.act.id for each in run.decided.untold] == [deployment.cloud.id("churn")]
+    assert [each.act.id for each in run.decided.unreported] == [deployment.cloud.id("churn")]
     run.conclude()
     assert len(to_owner(deployment)) == 1
     run.conclude()
@@ -318,7 +318,7 @@ def test_without_an_outcome_the_intent_says_what_became_of_it(
 ):
     run = phases(due(deployment), Mode.ENFORCE)
     stored = deployment.record("churn")
-    fields = {"result": None, "because": None, "told_at": None, **intent}
+    fields = {"result": None, "because": None, "notified_at": None, **intent}
     assert deployment.ledger.write_record(deployment.cloud.id("churn"), changed(stored, **fields), stored.version, deployment.now)
     outcome: Outcome = finding_of(run.conclude(acted=()), "churn").outcome
     assert (outcome.result, outcome.begun) == (result, begun)
@@ -542,7 +542,7 @@ def begin_another_action(deployment: FakeDeployment) -> None:
     """Every row gets the intent of a later run, and loses this one's."""
     for name in OWNERS:
         record = deployment.record(name)
-        begun = changed(record, acted=StepName.START, run="run-9", told_at=None)
+        begun = changed(record, acted=StepName.START, run="run-9", notified_at=None)
         assert deployment.ledger.write_record(deployment.cloud.id(name), begun, record.version, deployment.now)
 
 
@@ -586,7 +586,7 @@ def test_an_earlier_runs_outcome_is_not_repeated_after_a_stall_either(owned: Fak
     phases(owned)  # its conclude never runs
     owned.now += HOUR
     run = phases(owned)
-    assert len(run.decided.untold) == len(OWNERS)
+    assert len(run.decided.unreported) == len(OWNERS)
     stall_at(owned, 2, owned.sweep)
     run.conclude()
     assert mails(owned) == dict.fromkeys(OWNERS, 1)

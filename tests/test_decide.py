@@ -142,7 +142,7 @@ def test_an_unfinished_action_of_an_unlisted_resource_is_closed(deployment: Fake
     del deployment.cloud.things["churn"]
     deployment.now += HOUR
     decided = decided_run(deployment)
-    [action] = decided.untold
+    [action] = decided.unreported
     assert (action.act.id, action.outcome.result) == (deployment.cloud.id("churn"), Result.FAILED)
     assert deployment.record("churn").act.result is Result.FAILED
     assert [row.kind for row in decided.coverage] == ["acts"]

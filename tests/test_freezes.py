@@ -57,7 +57,7 @@ def enrolled(hours: Hours, ago: timedelta = 9 * DAY) -> Record:
         ),
         pytest.param(
             case(acts=BOTH, changed=NOW - 6 * DAY, idle_for=6 * DAY),
-            notified(6 * DAY, acted=StepName.STOP, part="1 of 2", told_at=NOW - 6 * DAY),
+            notified(6 * DAY, acted=StepName.STOP, part="1 of 2", notified_at=NOW - 6 * DAY),
             id="the rest of a stop",
         ),
     ],

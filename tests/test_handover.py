@@ -83,13 +83,13 @@ def test_decided_reads_back_as_it_was_dumped():
         needs_summary=True,
         on_hold_since=(NOW - DAY, NOW),
     )
-    untold = Unfinished(target=TARGET, act=ACT)
+    unreported = Unfinished(target=TARGET, act=ACT)
     decided = Decided(
         run=RUN,
         decided_at=NOW,
         leased=(TARGET,),
         findings=(finding,),
-        untold=(untold,),
+        unreported=(unreported,),
         unusual=(("aws/1/us-east-1", "k"),),
         coverage=(ROW,),
     )

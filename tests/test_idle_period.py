@@ -24,12 +24,12 @@ LEE, SAM = "lee@example.com", "sam@example.com"
         pytest.param({}, True, id="the mail about the first part"),
         pytest.param({"part": None}, False, id="the whole was done"),
         pytest.param({"result": Result.FAILED}, False, id="it failed"),
-        pytest.param({"told_at": NOW - HOUR}, False, id="a later notice"),
-        pytest.param({"warned_at": None, "told_at": None}, False, id="no notice"),
+        pytest.param({"notified_at": NOW - HOUR}, False, id="a later notice"),
+        pytest.param({"warned_at": None, "notified_at": None}, False, id="no notice"),
     ],
 )
 def test_only_the_mail_about_a_part_announces_its_rest(changes: dict[str, Any], expected: bool):
-    record = a_record(warned_at=NOW, acted=StepName.STOP, told_at=NOW, part="1 of 2 variants", result=Result.DONE)
+    record = a_record(warned_at=NOW, acted=StepName.STOP, notified_at=NOW, part="1 of 2 variants", result=Result.DONE)
     assert notice_followed_action(changed(record, **changes)) is expected
 
 

@@ -32,8 +32,8 @@ DAYTIME = datetime(2026, 11, 20, 9, 0, tzinfo=UTC)
 
 def told_of(move: StepName | None, ago: timedelta, now: datetime = NOW, **fields: Any) -> Known:
     """A notice of the present spell."""
-    told_at = now - ago
-    record = a_record(idle_since=now - 10 * DAY, seen_idle_at=now - HOUR, warned_at=told_at, announced=move)
+    notified_at = now - ago
+    record = a_record(idle_since=now - 10 * DAY, seen_idle_at=now - HOUR, warned_at=notified_at, announced=move)
     return changed(record, **fields)
 
 
@@ -394,11 +394,11 @@ def test_running_resource_is_not_started():
 def test_forced_stop_needs_a_notice_about_this_resource():
     busy = case(State.ACTIVE, acts=RUNNING, hours=replace(HOURS, force=True, override=timedelta(minutes=10)))
     anew = replace(busy, resource=replace(busy.resource, created=NIGHT - 3 * DAY))
-    told_today = enrolled(5 * DAY, reminded_at=NIGHT - HOUR)
-    assert step(busy, told_today, NIGHT) is StepName.STOP
-    assert step(anew, told_today, NIGHT) is StepName.NONE
+    notified_today = enrolled(5 * DAY, reminded_at=NIGHT - HOUR)
+    assert step(busy, notified_today, NIGHT) is StepName.STOP
+    assert step(anew, notified_today, NIGHT) is StepName.NONE
     same = replace(busy, resource=replace(busy.resource, created=NIGHT - 5 * DAY))
-    assert step(same, told_today, NIGHT) is StepName.STOP
+    assert step(same, notified_today, NIGHT) is StepName.STOP
 
 
 def test_unreadable_tags_rule_out_forced_stops_and_starts():
@@ -417,8 +417,8 @@ def test_waiting_reason_names_the_stop_or_the_reminder_that_comes_first():
     assert (
         reason(patient, told_of(StepName.STOP, DAY)) == "the owner was notified 1 day ago and gets a reminder in 5 days 23 hours"
     )
-    only_told = case(idle_for=10 * DAY)
-    assert reason(only_told, told_of(None, DAY)) == "the owner was notified 1 day ago and gets a reminder in 5 days 23 hours"
+    only_notified = case(idle_for=10 * DAY)
+    assert reason(only_notified, told_of(None, DAY)) == "the owner was notified 1 day ago and gets a reminder in 5 days 23 hours"
     assert "the owner was notified 4 days ago that it would be stopped" in reason(of, told_of(StepName.STOP, 4 * DAY))
 
 
@@ -449,7 +449,7 @@ def test_intent_has_its_own_run_and_manifest_and_no_earlier_result():
         manifest=ManifestReference(address="old", sha256="0" * 64),
         run="a",
         result=Result.DONE,
-        told_at=NOW,
+        notified_at=NOW,
     )
     record = before_action(before, an_act(StepName.DELETE, NOW, "b", manifest=NEW))
     assert record == Record(act=an_act(StepName.DELETE, NOW, "b", manifest=NEW), called_at=NOW)
@@ -497,7 +497,7 @@ PART = a_record(
 def test_mail_about_a_part_is_the_notice_for_the_rest():
     of = case(idle_for=10 * DAY, acts=BOTH)
     record = after_action_mail(of, PART, StepName.STOP, "r", NOW - 4 * DAY)
-    assert (record.notice.action, record.notice.not_before, record.act.told_at) == (
+    assert (record.notice.action, record.notice.not_before, record.act.notified_at) == (
         AnnouncedAction.STOP,
         NOW - DAY,
         NOW - 4 * DAY,
@@ -521,7 +521,7 @@ def test_ordinary_notice_after_a_part_is_no_notice_for_the_rest():
         acted_at=NOW - 30 * DAY,
         result=Result.DONE,
     )
-    gap = changed(record, part="1 of 2 variants", told_at=NOW - 30 * DAY, seen_idle_at=NOW - 6 * DAY)
+    gap = changed(record, part="1 of 2 variants", notified_at=NOW - 30 * DAY, seen_idle_at=NOW - 6 * DAY)
     assert action_due_at(case(idle_for=5 * DAY, acts=BOTH), gap, NOW) is None
 
 

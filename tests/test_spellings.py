@@ -81,7 +81,7 @@ def test_an_open_action_under_the_old_spelling_belongs_to_the_listed_app(ledger:
     listed = finding(State.UNKNOWN, 1.0, "ana@example.com", id=NEW, kind="sagemaker-studio-app")
     cases = {comparable_id(NEW): listed.case}
     settled = unfinished.settle_target(TARGET, cases, ledger.recall([NEW], NOW), ledger, "run-9", NOW)
-    assert ([each.act.id for each in settled.untold], [each.act.id for each in settled.closed]) == ([NEW], [NEW])
+    assert ([each.act.id for each in settled.unreported], [each.act.id for each in settled.closed]) == ([NEW], [NEW])
     assert settled.recalled.record(NEW).act.result is Result.FAILED
     assert ledger.record(OLD, NOW).version == 2
 

@@ -101,7 +101,7 @@ def test_a_notice_of_the_delete_is_no_notice_of_a_stop():
 
 def test_a_change_before_a_reminder_voids_the_mail_about_the_stop():
     stop = {"acted": StepName.STOP, "acted_at": NOW - 20 * DAY, "result": Result.DONE}
-    record = told(StepName.DELETE, 20 * DAY, **stop, told_at=NOW - 20 * DAY, reminded_at=NOW - 6 * DAY)
+    record = told(StepName.DELETE, 20 * DAY, **stop, notified_at=NOW - 20 * DAY, reminded_at=NOW - 6 * DAY)
     ours = left_over(changed=NOW - 20 * DAY + timedelta(minutes=10))
     assert step_of(ours, record, NOW).name is StepName.DELETE
     assert step_of(left_over(changed=NOW - 8 * DAY, idle_for=8 * DAY), record, NOW).name is StepName.WARN
@@ -159,8 +159,8 @@ recalled = st.builds(
 def remembered(draw: st.DrawFn) -> tuple[Record, Snoozes]:
     """Any row, and often one whose last notice is the mail about our action."""
     both = draw(recalled)
-    is_told = both[0].act and both[0].notice and draw(st.booleans())
-    return changed(both, told_at=both[0].notice.warned_at) if is_told else both
+    is_notified = both[0].act and both[0].notice and draw(st.booleans())
+    return changed(both, notified_at=both[0].notice.warned_at) if is_notified else both
 
 
 @st.composite

@@ -188,7 +188,7 @@ def test_the_mail_about_our_own_part_counts_through_what_that_changed():
         called_at=acted + HOUR / 60,
         part="1 of 2 variants",
         result=Result.DONE,
-        told_at=acted + HOUR / 12,
+        notified_at=acted + HOUR / 12,
         warned_at=acted + HOUR / 12,
         announced=AnnouncedAction.DELETE,
     )

@@ -37,16 +37,16 @@ from reaper.notices.sending import (
     NOT_NOTIFIED,
     channel_failures,
     drop_changed_notices,
-    record_action_told,
+    notified_acts,
+    record_action_notified,
     record_notice,
     record_verdict,
     send_owner_notices,
     send_take_backs,
-    told_acts,
     unsent_notices_rows,
 )
 from reaper.notices.summary_mail import send_admin_summary
-from reaper.pending.unfinished import Unfinished, own_outcome, untold_finding
+from reaper.pending.unfinished import Unfinished, own_outcome, unreported_finding
 from reaper.record import Record, act_of, is_interrupted, snoozed_because
 from reaper.report.run_report import finding_key, join_findings, run_coverage, run_report, with_record
 from reaper.savings.record import Sweep, record_savings
@@ -103,13 +103,15 @@ def _conclude_run(
     if not _can_write(leases.ledger, context, rows) or (findings and not decided.leased):
         return run_report(findings, (*cloud_rows, *rows), decided, context)
     mails = _begun_round(findings, rows, decided, context, leases)
-    earlier = [*decided.untold, *(each for part in acted for each in part.settled)]
-    told = told_acts([each.act for each in earlier], mails.known)
-    untold = {each.act.id: each for each in earlier if each.act.id not in told}
+    earlier = [*decided.unreported, *(each for part in acted for each in part.settled)]
+    notified = notified_acts([each.act for each in earlier], mails.known)
+    unreported = {each.act.id: each for each in earlier if each.act.id not in notified}
     cases = {id_: judged_case(finding) for id_, finding in mails.decided.items()}
     follows_at = mails.now if mails.run.mode.announces else None
-    untold_findings = {id_: _with_snooze(untold_finding(each, cases.get(id_), follows_at), mails) for id_, each in untold.items()}
-    mails = mails.after(_left_for_late_mails(untold, untold_findings, mails))
+    unreported_findings = {
+        id_: _with_snooze(unreported_finding(each, cases.get(id_), follows_at), mails) for id_, each in unreported.items()
+    }
+    mails = mails.after(_left_for_late_mails(unreported, unreported_findings, mails))
     may_notify = mails.recalled is not None and not context.outcomes_only
     due = {id_: f for id_, f in mails.decided.items() if f.needs_summary and may_notify}
     summaries = {id_: replace(f, step=SUMMARY_DUE, outcome=PLANNED) for id_, f in due.items()}
@@ -122,7 +124,7 @@ def _conclude_run(
     escalates = may_notify and (decided.jumps or not decided.unusual)  # else what is on hold couldn't be read
     if escalates and (escalate := context.policy.escalate) and not office_hours.opens_at(context.policy.send_hours, mails.now):
         mails = send_escalations(escalate, notices, mails)
-    mails = mails.after(*_send_untold(untold, untold_findings, notices, mails))
+    mails = mails.after(*_send_unreported(unreported, unreported_findings, notices, mails))
     unsent = [*channel_failures(mails.deliveries), *unsent_notices_rows(mails.findings.values())]
     mails = replace(mails, rows=(*mails.rows, *unsent))
     findings = [mails.findings.get(f.case.resource.id, f) for f in findings]
@@ -131,7 +133,7 @@ def _conclude_run(
     report = run_report(findings, (*cloud_rows, *mails.rows), decided, context)
     if context.notices_only:
         return report
-    full_report = replace(report, findings=(*report.findings, *untold_findings.values()))
+    full_report = replace(report, findings=(*report.findings, *unreported_findings.values()))
     sent = send_admin_summary(full_report, notices, mails)
     months = [] if context.outcomes_only else send_monthly_mail(report, notices, mails, by_plan=decided.by_plan)
     return replace(
@@ -195,10 +197,10 @@ def _with_snooze(finding: Finding, mails: NoticeRound) -> Finding:
     return replace(finding, rest_at=None, delete_at=None)
 
 
-def _left_for_late_mails(untold: Mapping[str, Unfinished], about: Mapping[str, Finding], mails: NoticeRound) -> Part:
+def _left_for_late_mails(unreported: Mapping[str, Unfinished], about: Mapping[str, Finding], mails: NoticeRound) -> Part:
     """Notices left alone until the late mail about an earlier action, which may be the notice, is out; not for ever: a channel may refuse it."""
-    notices = {id_: f for id_, f in mails.findings.items() if f.step.name in NOTICES and id_ in untold}
-    recent = {id_: f for id_, f in notices.items() if mails.now - untold[id_].act.at < f.case.rule.remind_every}
+    notices = {id_: f for id_, f in mails.findings.items() if f.step.name in NOTICES and id_ in unreported}
+    recent = {id_: f for id_, f in notices.items() if mails.now - unreported[id_].act.at < f.case.rule.remind_every}
     to = mails.context.policy.owners
     return Part(findings={id_: left_alone(f, LATE_MAIL) for id_, f in recent.items() if notice_address(about[id_], to)})
 
@@ -220,15 +222,15 @@ def _send_notices(notices: NoticeContext, mails: NoticeRound) -> list[Part]:
         finding = due[resource_id]
         if finding.step.name in NOTICES:
             return record_notice(finding, receipt, sent, mails)
-        return record_action_told(finding, acts[resource_id], receipt, mails)
+        return record_action_notified(finding, acts[resource_id], receipt, mails)
 
     # A notice that failed before it was written is one whose ledger record couldn't be read.
     failed = {id_ for id_, f in mails.findings.items() if f.step.name in NOTICES and f.outcome.result is Result.FAILED}
     waiting = {id_: f for id_, f in mails.findings.items() if id_ not in failed and not _must_wait(f, mails)}
     done = {id_: f for id_, f in waiting.items() if is_action(f) and is_reportable(f)}
     acts = {id_: act_of(f.case.resource, f.step.name, mails.run.id, mails.now) for id_, f in done.items()}
-    told = told_acts(acts.values(), mails.known)
-    due = {id_: f for id_, f in waiting.items() if id_ not in told}
+    notified = notified_acts(acts.values(), mails.known)
+    due = {id_: f for id_, f in waiting.items() if id_ not in notified}
     return send_owner_notices(due, acts, notices, accept, mails)
 
 
@@ -257,18 +259,18 @@ def _record_verdicts(mails: NoticeRound) -> Iterator[Part]:
             yield record_verdict(finding, refusals, mails)
 
 
-def _send_untold(
-    untold: Mapping[str, Unfinished], findings: Mapping[str, Finding], notices: NoticeContext, mails: NoticeRound
+def _send_unreported(
+    unreported: Mapping[str, Unfinished], findings: Mapping[str, Finding], notices: NoticeContext, mails: NoticeRound
 ) -> list[Part]:
     """The mails about what earlier runs did. If another run has taken over, or the records can't be read, the next run sends them."""
     if mails.lost or mails.recalled is None or not mails.leases.prolong_all():
         return []
 
     def accept(resource_id: str, receipt: str, sent: Sequence[Delivery]) -> Part:
-        each = untold[resource_id]
-        return record_action_told(findings[resource_id], each.act, receipt, mails, is_open=each.is_open)
+        each = unreported[resource_id]
+        return record_action_notified(findings[resource_id], each.act, receipt, mails, is_open=each.is_open)
 
-    acts = {resource_id: each.act for resource_id, each in untold.items()}
+    acts = {resource_id: each.act for resource_id, each in unreported.items()}
     return send_owner_notices(findings, acts, notices, accept, mails)
 
 

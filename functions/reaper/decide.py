@@ -18,7 +18,7 @@ from reaper.calendars import office_hours
 from reaper.case import Case, Coverage, may_act
 from reaper.coverage import NOT_REACHED, RUNS, SKIPPED, add_failure_row, failure_row, own_row, target_of_row, with_replaced_rows
 from reaper.errors import CloudError, ReaperError
-from reaper.finding import Finding, Step, finding_of, is_action
+from reaper.finding import Finding, Step, View, finding_of, is_action
 from reaper.handover import Decided, Observed
 from reaper.ledger.ledger import Ledger
 from reaper.ledger.opening import FORMAT_ROW, ensure_format
@@ -45,7 +45,6 @@ from reaper.policy import owners
 from reaper.policy.schema import Policy
 from reaper.record import NO_RECORD, Record, Snoozes, is_unfinished, last_notice_at
 from reaper.stand import next_action, possible_action, stand, with_announcement
-from reaper.view import View
 
 if TYPE_CHECKING:
     from reaper.acting.manifest import Archive
@@ -118,7 +117,7 @@ class _Part:
     left_targets: frozenset[Target] = frozenset()
     meets_other_run: bool = False
     ledger_failed: bool = False
-    untold: tuple[Unfinished, ...] = ()
+    unreported: tuple[Unfinished, ...] = ()
     interrupted: tuple[Unfinished, ...] = ()
     finished: frozenset[Target] = frozenset()
     coverage: tuple[Coverage, ...] = ()
@@ -184,7 +183,7 @@ def _joined(parts: Sequence[_Part]) -> _Part:
         left_targets=frozenset(chain.from_iterable(part.left_targets for part in parts)),
         meets_other_run=any(part.meets_other_run for part in parts),
         ledger_failed=any(part.ledger_failed for part in parts),
-        untold=tuple(chain.from_iterable(part.untold for part in parts)),
+        unreported=tuple(chain.from_iterable(part.unreported for part in parts)),
         interrupted=tuple(chain.from_iterable(part.interrupted for part in parts)),
         finished=frozenset(chain.from_iterable(part.finished for part in parts)),
         coverage=tuple(chain.from_iterable(part.coverage for part in parts)),
@@ -245,10 +244,10 @@ def _plan_targets(part: Observed, leases: RunLeases, phase: _Phase) -> _Part:
     interrupted = tuple(each for one in settled for each in one.interrupted)
     if not acts and (error := unfinished.closed_actions_error(interrupted)):
         add_failure_row(phase.failures, failure_row("acts", error))
-    untold = tuple(each for one in settled for each in (*one.untold, *(() if acts else one.untold_interrupted)))
+    unreported = tuple(each for one in settled for each in (*one.unreported, *(() if acts else one.unreported_interrupted)))
     planned = _plan_cases(leased, recalled, phase)
     finished = frozenset(one.target for one in settled if one.is_finished)
-    return _joined([others, replace(planned, untold=untold, interrupted=interrupted, finished=finished)])
+    return _joined([others, replace(planned, unreported=unreported, interrupted=interrupted, finished=finished)])
 
 
 def _plan_cases(cases: Sequence[Case], recalled: Recalled, phase: _Phase) -> _Part:
@@ -296,10 +295,10 @@ def _decided(whole: _Part, phase: _Phase) -> Decided:
     leases, failures, policy = phase.leases, phase.failures, phase.context.policy
     if whole.meets_other_run and leases and not (leases.targets or leases.failures):
         failures.append(own_row(RUNS, SKIPPED))
-    untold, finished = whole.untold, whole.finished
+    unreported, finished = whole.unreported, whole.finished
     if leases and phase.ledger and not phase.context.notices_only:
         left = recall_left_targets(whole.coverage, phase.open_targets, leases, phase.now, failures)
-        untold += tuple(each for one in left for each in (*one.untold, *one.untold_interrupted))
+        unreported += tuple(each for one in left for each in (*one.unreported, *one.unreported_interrupted))
         finished |= {one.target for one in left if one.is_finished}
     findings, jumps, unusual = _apply_limits(whole, phase)
     findings = applying.above_floor([_with_reminders(finding, phase) for finding in findings], policy, phase.run.mode)
@@ -311,7 +310,7 @@ def _decided(whole: _Part, phase: _Phase) -> Decided:
         decided_at=phase.now,
         leased=tuple(sorted(leases.targets, key=str)) if leases else (),
         findings=tuple(_with_next(finding, whole.known, unusual, phase) for finding in findings),
-        untold=untold,
+        unreported=unreported,
         interrupted=whole.interrupted,
         unusual=tuple(sorted(unusual)),
         jumps=jumps,

@@ -11,11 +11,33 @@ from typing import TYPE_CHECKING
 
 from reaper.case import Case, Coverage, Price
 from reaper.model import ACTIONS, BudgetUse, HoldReason, NextAction, Pause, Result, Run, State, Status, StepName, Time, Verdict
-from reaper.record import Notice, Protections, Record, Snooze
+from reaper.record import NO_RECORD, NO_SNOOZES, Notice, Protections, Record, Snooze, Snoozes
 from reaper.text import DOLLARS, Currency
 
 if TYPE_CHECKING:
     from reaper.savings.totals import Overview
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """One resource at one moment, as planning sees it: a case at the time `now`, with its record and its snoozes. Without `announces` its run
+    plans and announces no action.
+
+    `lapsed`: when jumps of the idle share ended in its place.
+    """
+
+    case: Case
+    now: datetime
+    record: Record = NO_RECORD
+    snoozes: Snoozes = NO_SNOOZES
+    announces: bool = True
+    lapsed: tuple[datetime | None, ...] = ()
+
+
+def with_notice(view: View, notice: Notice | None) -> View:
+    """The view if that had been the last notice."""
+    return replace(view, record=replace(view.record, notice=notice))
+
 
 HOURS_A_MONTH = 730
 

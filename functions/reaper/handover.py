@@ -49,7 +49,7 @@ class Observed:
 class Decided:
     """What `decide` decided of a whole run. `findings`: what is idle, remembered, on hours or on a host.
 
-    `leased`: the targets that this run has to itself. `untold`: actions of earlier runs that no mail has reported yet. `unusual`: the places
+    `leased`: the targets that this run has to itself. `unreported`: actions of earlier runs that no mail has reported yet. `unusual`: the places
     whose idle share says nothing about what is usual. `jumps`: those that stand, for the admins. `interrupted`: actions that may be
     half done, and that act puts back. `coverage`: what failed in deciding, and rows that replace those of a part that was refused.
     `by_plan`: only what a plan file asks for is carried out.
@@ -59,7 +59,7 @@ class Decided:
     decided_at: Time
     leased: tuple[Target, ...]
     findings: tuple[Finding, ...]
-    untold: tuple[Unfinished, ...] = ()
+    unreported: tuple[Unfinished, ...] = ()
     unusual: tuple[KindInTarget, ...] = ()
     interrupted: tuple[Unfinished, ...] = ()
     jumps: tuple[Breaker, ...] = ()
@@ -72,7 +72,7 @@ class Decided:
             self,
             leased=tuple(leased for leased in self.leased if leased == target),
             findings=tuple(f for f in self.findings if f.case.resource.target == target),
-            untold=(),
+            unreported=(),
             unusual=(),
             interrupted=tuple(each for each in self.interrupted if each.target == target),
             jumps=(),

@@ -13,7 +13,7 @@ from datetime import UTC
 from reaper.calendars import office_hours
 from reaper.case import is_stopped_by_hours, may_act, may_keep_hours
 from reaper.duration import format_duration
-from reaper.finding import Step
+from reaper.finding import Step, View
 from reaper.model import State, StepName
 from reaper.planning import idle_period
 from reaper.planning.dates import (
@@ -34,7 +34,6 @@ from reaper.planning.possible_actions import (
     was_stopped_by_reaper,
 )
 from reaper.record import dated_ahead_because, is_about_hours, is_snoozed, last_notice_at, snooze_sentence, without_void_times
-from reaper.view import View
 from reaper.words import ago_text, frozen_because, plain_participle
 
 
@@ -212,17 +211,17 @@ def _notice_step(view: View) -> Step:
     if last is None:
         notes = "".join(f"; {note}" for note in case.rule.notes)
         return Step(name=StepName.WARN, because=f"idle for more than {idle_for} under {case.rule.name}{notes}")
-    reminder_at, told = next_reminder_at(case, last), f"the owner was notified {ago_text(last, now)}"
+    reminder_at, so_far = next_reminder_at(case, last), f"the owner was notified {ago_text(last, now)}"
     is_daily = is_stopped_by_hours(case) and not is_about_hours(notice)  # idle every evening
     if action is None and is_daily and last <= now < reminder_at:
-        return _no_step(f"{told} and will be notified again in {format_duration(reminder_at - now)}")
+        return _no_step(f"{so_far} and will be notified again in {format_duration(reminder_at - now)}")
     what, due = plain_participle(case.resource, action) if action else "", action_due_at(view) if action else None
     if action and due is None:
         return Step(name=StepName.WARN, because=f"the owner has not been notified in this idle period that it will be {what}")
     if due and now < due <= reminder_at:
-        return _no_step(f"{told} and it will be {what} in {format_duration(due - now)}")
+        return _no_step(f"{so_far} and it will be {what} in {format_duration(due - now)}")
     if now < reminder_at:
-        return _no_step(f"{told} and gets a reminder in {format_duration(reminder_at - now)}")
+        return _no_step(f"{so_far} and gets a reminder in {format_duration(reminder_at - now)}")
     if valid_notice_at(view) is None:
         return Step(name=StepName.WARN, because=f"idle again for more than {idle_for} after a gap in the evidence")
     return Step(name=StepName.REMIND, because=f"still idle, and the owner was last notified {ago_text(last, now)}")

@@ -87,7 +87,7 @@ class Act:
     """The last action: its intent, written before its first call, and its `result`, None while that is unknown.
 
     `id` to `owner`: which resource it was, and whose, for its mail if it is no longer listed. `manifest`: what undoes it. `part`: the part it did
-    if it left something (`1 of 2 variants`). `told_at`: when a channel accepted the mail about its result. `changes`: what it changes beside its
+    if it left something (`1 of 2 variants`). `notified_at`: when a channel accepted the mail about its result. `changes`: what it changes beside its
     main call, and `created` when the resource was created, for putting that back if it is interrupted.
     """
 
@@ -105,7 +105,7 @@ class Act:
     result: Result | None = None
     because: str | None = None
     part: str | None = None
-    told_at: Time | None = None
+    notified_at: Time | None = None
 
 
 def act_of(resource: Resource, action: StepName, run: str, at: datetime, owner: str | None = None) -> Act:
@@ -121,7 +121,7 @@ class Record:
 
     `idle_since` is the start of the current idle period, `seen_idle_at` when a sweep last saw it idle: if the proof reaches back to that
     moment, it is still the same period. `called_at`: when the reaper last changed the resource, by an action, a put-back, a restore or an undo. Its
-    idle time counts from then. `told_run`: the run of the last action of which a channel accepted the mail. `lost_manifest`: the address of a
+    idle time counts from then. `notified_run`: the run of the last action of which a channel accepted the mail. `lost_manifest`: the address of a
     manifest whose action this ledger doesn't know. Until a person restores it, nothing is done. `state`: the last one if it isn't idle any more
     though its owner has a notice, as first seen then, or used, at `state_at`.
     """
@@ -133,7 +133,7 @@ class Record:
     correction: Correction | None = None
     act: Act | None = None
     called_at: Time | None = None
-    told_run: str | None = None
+    notified_run: str | None = None
     lost_manifest: str | None = None
     state: State | None = None
     state_at: Time | None = None
@@ -219,7 +219,9 @@ def before_action(record: Record, begun: Act) -> Record:
 
 def with_result(record: Record, result: Result, because: str, part: str | None = None) -> Record:
     """The record once the result of an action is known, or can't be known: its notice is used up."""
-    act = record.act and replace(record.act, result=result, because=because, part=part, told_at=None, changes=(), created=None)
+    act = record.act and replace(
+        record.act, result=result, because=because, part=part, notified_at=None, changes=(), created=None
+    )
     return replace(after_action(record), act=act)
 
 
@@ -239,7 +241,7 @@ def left_stopped(record: Record) -> Record:
     if record.act is None:
         return record
     because = f"{record.act.because}; it is protected or its office hours no longer apply, so it isn't started for now"
-    return replace(record, notice=None, act=replace(record.act, told_at=None, because=because))
+    return replace(record, notice=None, act=replace(record.act, notified_at=None, because=because))
 
 
 def is_same_intent(record: Record, act: Act) -> bool:

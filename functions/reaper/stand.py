@@ -12,14 +12,13 @@ from datetime import datetime
 from reaper import plan, registry
 from reaper.case import Blocked, Case, is_stopped_by_hours, may_act, may_be_followed, may_keep_hours, wanted_actions
 from reaper.duration import format_duration
-from reaper.finding import Announcement, Finding, Step, wasted_usd
+from reaper.finding import Announcement, Finding, Step, View, wasted_usd
 from reaper.model import ACTIONS, ENDING_ACTIONS, Confidence, NextAction, State, StepName
 from reaper.planning import dates, idle_period, possible_actions
 from reaper.planning.dates import without_void_notice
 from reaper.planning.possible_actions import is_proven_enough, is_unconfirmed, manual_start_at, strongest_action
 from reaper.record import Record, dated_ahead_because
 from reaper.text import DOLLARS, Currency, format_usd
-from reaper.view import View
 from reaper.words import frozen_because, grace_words, notice_length
 
 

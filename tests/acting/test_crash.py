@@ -75,7 +75,7 @@ class Tripwire:
     def _written(self, id_: str, record: Record, *args: Any) -> str:
         if record.act is None:
             return ""
-        return "told" if record.act.told_at else "outcome" if record.act.result else "intent"
+        return "told" if record.act.notified_at else "outcome" if record.act.result else "intent"
 
     def _called(self, call: str, name: str) -> None:
         self._at({"carry": "before", "carried": "after"}.get(call, ""), "call")
@@ -139,12 +139,12 @@ def test_a_killed_action_is_reported_once_and_never_repeated(when: str, step: st
     assert len(deployment.cloud.log) == (0 if at in NOT_MADE - BEFORE_INTENT else 1)
     assert open_targets(deployment.ledger) == []
     record = deployment.record("churn")
-    assert (record.act.result, bool(record.act.told_at)) == (
+    assert (record.act.result, bool(record.act.notified_at)) == (
         Result.FAILED if at in NOT_KNOWN else Result.DONE,
         True,
     )
-    told_anew = record.notice is not None and record.notice.warned_at > record.act.at
-    assert told_anew is (at in NOT_MADE - BEFORE_INTENT), "its notice is used up, and what still runs is told of anew"
+    notified_anew = record.notice is not None and record.notice.warned_at > record.act.at
+    assert notified_anew is (at in NOT_MADE - BEFORE_INTENT), "its notice is used up, and what still runs is told of anew"
 
 
 @pytest.mark.parametrize("action", ["stop", "delete"])
@@ -215,7 +215,7 @@ def test_a_ledger_failure_leaves_nothing_unreported_or_done_twice(trouble: Reaso
     [text] = about(deployment)
     assert ("was stopped" if action == "stop" else "was deleted") in text
     record = deployment.record("churn")
-    assert (record.act.result, record.notice, bool(record.act.told_at)) == (Result.DONE, None, True)
+    assert (record.act.result, record.notice, bool(record.act.notified_at)) == (Result.DONE, None, True)
     assert open_targets(deployment.ledger) == []
     assert restore.restore_resource(deployment.cloud.id("churn"), deployment.restore_context()).error is None
 
@@ -252,7 +252,7 @@ def test_an_old_owners_mail_is_no_notice_for_the_new_owner():
     deployment.channel.send = send  # type: ignore[method-assign]
     [finding] = deployment.sweep().findings
     assert finding.step.name is StepName.NONE, "the mail about what was done comes first"
-    assert deployment.record("churn").act.told_at is not None
+    assert deployment.record("churn").act.notified_at is not None
     [finding] = deployment.sweep_after(hours=1).findings
     assert (finding.step.name, finding.outcome.result) == (StepName.WARN, Result.FAILED)
     assert deployment.record("churn").notice is None

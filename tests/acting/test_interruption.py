@@ -76,7 +76,7 @@ def test_a_side_change_without_its_action_is_put_back():
     assert "put back yet" not in summary
     for _ in range(3):
         deployment.sweep_after(minutes=30)
-    assert (len(mails(deployment)), deployment.record("churn").act.told_at is not None) == (1, True)
+    assert (len(mails(deployment)), deployment.record("churn").act.notified_at is not None) == (1, True)
     assert open_targets(deployment.ledger) == []
 
 

@@ -42,12 +42,12 @@ def left_out(deployment: FakeDeployment) -> None:
     deployment.policy = policy(POLICY + OFFICE + "enforce_only: {tags: {canary: here}}\n")
 
 
-def only_told(deployment: FakeDeployment) -> None:
+def only_notified(deployment: FakeDeployment) -> None:
     deployment.policy = policy(POLICY + OFFICE.replace("grace: 1h", "action: notify"))
 
 
 @pytest.mark.parametrize("mode", [Mode.ENFORCE, Mode.NOTIFY])
-@pytest.mark.parametrize("change", [without_hours, kept_by_tag, only_told, left_out])
+@pytest.mark.parametrize("change", [without_hours, kept_by_tag, only_notified, left_out])
 def test_what_no_hours_start_again_is_told_at_once(change, mode: Mode):
     deployment = stopped()
     change(deployment)

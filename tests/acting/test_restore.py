@@ -43,7 +43,9 @@ def test_undoing_a_run_starts_everything_and_requires_new_notices():
     deployment = stopped()
     assert undone(deployment) == {"a": "it runs again", "b": "it runs again"}
     assert all(thing.running_since for thing in deployment.cloud.things.values())
-    assert deployment.record("a") == a_record(called_at=deployment.now, told_run="run-2", version=deployment.record("a").version)
+    assert deployment.record("a") == a_record(
+        called_at=deployment.now, notified_run="run-2", version=deployment.record("a").version
+    )
     deployment.now += 2 * DAY
     assert {f.step.name for f in deployment.sweep().findings} == {StepName.WARN}
 

@@ -121,8 +121,8 @@ def test_killed_functions_leave_nothing_untold_or_done_twice(deployment: Deploym
         account: Account(company.server, account).contents.endpoints["out"].variants[0].count for account in (HUB, RESEARCH)
     }
     assert counts == {HUB: BEFORE["out"], RESEARCH: AFTER["out"]}
-    untold = {f["account"]: (f["outcome"], f["error"]) for f in killed["findings"] if f["name"] == "out"}
-    assert untold == dict.fromkeys((HUB, RESEARCH), ("failed", "it isn't known whether the action was carried out"))
+    unreported = {f["account"]: (f["outcome"], f["error"]) for f in killed["findings"] if f["name"] == "out"}
+    assert unreported == dict.fromkeys((HUB, RESEARCH), ("failed", "it isn't known whether the action was carried out"))
     [row] = [row["error"] for row in killed["coverage"] if row["kind"] == "acts"]
     assert "Runtime.ExitError" in row
     assert "(and 1 more)" in row

@@ -129,7 +129,9 @@ class Site(ThreadingHTTPServer):
         """One is scaled in, one in part, and one is in use again, a minute after the mail."""
         at, part = THREE.sent_at + timedelta(minutes=1), "1 of 2 variants"
         for each, fields in ((CHURN, {}), (DANA, {"part": part}), (DRAFT, {"action": None})):
-            act = an_act(at=at, result=Result.DONE, because=SCALED_IN, told_at=at, **{"id": each.id, "name": each.name, **fields})
+            act = an_act(
+                at=at, result=Result.DONE, because=SCALED_IN, notified_at=at, **{"id": each.id, "name": each.name, **fields}
+            )
             known = self.ledger.record(each.id, self.now)
             used = Record(state=State.ACTIVE, state_at=at)
             self.ledger.write_record(each.id, Record(act=act) if act.action else used, known.version, self.now)

@@ -8,11 +8,10 @@ from typing import Any
 import reaper.stand
 from reaper import plan
 from reaper.case import Case
-from reaper.finding import Finding, Step
+from reaper.finding import Finding, Step, View
 from reaper.model import NextAction, StepName
 from reaper.planning import accepted, dates, idle_period, possible_actions
 from reaper.record import NO_SNOOZES, Notice, Record, Snoozes
-from reaper.view import View
 
 
 def viewed(case: Case, now: datetime, record: Record | None = None, snoozes: Snoozes = NO_SNOOZES, **run: Any) -> View:

@@ -17,7 +17,7 @@ SNOOZE_FIELDS = {"snoozed_until": "until", "snoozed_at": "at", "snoozed_by": "by
     name: name for name in ("disowned_by", "disowned_at")
 }
 ACT_FIELDS = {"acted": "action", "acted_at": "at"} | {
-    name: name for name in ("run", "result", "because", "part", "told_at", "changes", "created", "manifest")
+    name: name for name in ("run", "result", "because", "part", "notified_at", "changes", "created", "manifest")
 }
 NOTICE_FIELDS = {name: name for name in Notice.__dataclass_fields__ if name != "action"} | {"announced": "action"}
 

@@ -28,7 +28,7 @@ ACT = an_act(
     result=Result.DONE,
     because="it is being deleted",
     part="1 of 2 variants",
-    told_at=NOW - 8 * DAY,
+    notified_at=NOW - 8 * DAY,
 )
 NOTICE = Notice(
     warned_at=NOW - 2 * DAY,
@@ -51,7 +51,7 @@ RECORD = Record(
     correction=Correction(hour=NOW - DAY, at=NOW - HOUR, to="ana@example.com"),
     act=ACT,
     called_at=NOW - 9 * DAY,
-    told_run="3f2a9c01b7de",
+    notified_run="3f2a9c01b7de",
     lost_manifest="s3://manifests/2026-11-24/r1/x-delete-3.json",
     state=State.UNKNOWN,
     state_at=NOW - HOUR,

@@ -28,7 +28,7 @@ def in_parts(yard: FakeSession, one: Resource, manifest: Manifest, permit: Permi
     return done("it is scaling in", "1 of 2 variants" if first else None)
 
 
-def untold(deployment: FakeDeployment, **fields: Any) -> None:
+def unreported(deployment: FakeDeployment, **fields: Any) -> None:
     """One thing that was acted on while no mail went out."""
     deployment.cloud.add("churn", **fields)
     deployment.sweep()
@@ -45,7 +45,7 @@ def readers(deployment: FakeDeployment) -> list[str]:
 
 def test_a_late_mail_to_an_earlier_owner_is_no_notice_to_the_new_one():
     deployment = FakeDeployment(acts=replace(ACTS, perform=in_parts))
-    untold(deployment, tags={"reaper:owner": "ann@example.com"})
+    unreported(deployment, tags={"reaper:owner": "ann@example.com"})
     deployment.cloud.things["churn"].tags = {"reaper:owner": "bob@example.com"}
     deployment.sweep_after(hours=6)
     assert readers(deployment) == ["ann@example.com"]
@@ -57,7 +57,7 @@ def test_a_late_mail_to_an_earlier_owner_is_no_notice_to_the_new_one():
 
 def test_an_unreported_stop_is_reported_if_its_rule_has_hours_by_now():
     deployment = FakeDeployment()
-    untold(deployment, tags={})
+    unreported(deployment, tags={})
     deployment.policy = policy(POLICY + "rules: [{name: office, hours: {on: 'mon-fri 07:00-19:00', tz: UTC}}]\n")
     deployment.sweep_after(hours=6)
     assert readers(deployment) == ["ml-admins@example.com"]
@@ -67,7 +67,11 @@ def test_an_open_action_of_what_is_not_listed_is_closed_and_untold():
     ledger, host = InMemoryLedger(), "arn:aws:sagemaker:us-east-1:123456789012:endpoint/host"
     ledger.write_record(host, Record(act=an_act(StepName.DELETE, NOW - DAY, "r0", id=host)), 0, NOW)
     settled = unfinished.settle_target(TARGET, {}, ledger.recall_target(TARGET, NOW), ledger, "run-9", NOW)
-    assert ([each.act.id for each in settled.untold], settled.closed, settled.is_finished) == ([host], settled.untold, False)
+    assert ([each.act.id for each in settled.unreported], settled.closed, settled.is_finished) == (
+        [host],
+        settled.unreported,
+        False,
+    )
     assert ledger.record(host, NOW).act.result is Result.FAILED
 
 
@@ -75,13 +79,13 @@ def test_an_action_of_the_run_itself_stays_open():
     ledger, id_ = InMemoryLedger(), "arn:aws:sagemaker:us-east-1:123456789012:endpoint/e"
     ledger.write_record(id_, Record(act=an_act(StepName.STOP, NOW, "run-9", id=id_)), 0, NOW)
     settled = unfinished.settle_target(TARGET, {}, ledger.recall_target(TARGET, NOW), ledger, "run-9", NOW)
-    assert (settled.untold, settled.closed, settled.is_finished) == ((), (), False)
+    assert (settled.unreported, settled.closed, settled.is_finished) == ((), (), False)
     assert ledger.record(id_, NOW).act.result is None
 
 
 def test_a_finished_action_is_reported_if_the_target_is_unreadable_now():
     deployment = FakeDeployment()
-    untold(deployment, tags={})
+    unreported(deployment, tags={})
 
     def denied(call: str, name: str) -> None:
         if call == "list":
@@ -96,7 +100,7 @@ def test_a_finished_action_is_reported_if_the_target_is_unreadable_now():
 
 def test_a_run_without_its_lease_sends_nothing_more():
     deployment = FakeDeployment()
-    untold(deployment, tags={})
+    unreported(deployment, tags={})
     for name in "ab":
         deployment.cloud.add(name, tags={"reaper:owner": f"{name}@example.com"})
 

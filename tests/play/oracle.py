@@ -46,7 +46,7 @@ class Oracle:
     raised: dict[str, list[datetime]] = field(default_factory=lambda: defaultdict(list))
     names_on_hold: set[str] = field(default_factory=set)
     counted: list[tuple[datetime, Thing]] = field(default_factory=list)
-    untold: dict[str, datetime] = field(default_factory=dict)
+    unreported: dict[str, datetime] = field(default_factory=dict)
     unread: dict[str, Act] = field(default_factory=dict)
     prices: dict[str, float] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
@@ -384,14 +384,14 @@ class Oracle:
             yield from self._held_by_another(rows, scene, acts)
         text = " ".join(m.text for m in scene.mails if m.summary and "on hold" in m.subject)
         for name in names - self.names_on_hold:
-            self.untold[name] = scene.began
-        for name in list(self.untold):
+            self.unreported[name] = scene.began
+        for name in list(self.unreported):
             if text or name not in names:
-                del self.untold[name]
+                del self.unreported[name]
         self.names_on_hold = names
-        if self.untold and not scene.out_of_order & {"mail", "kill", "ledger", "writes", "lost"}:
-            yield f"on hold, and no summary said so: {', '.join(sorted(self.untold))}"
-            self.untold.clear()
+        if self.unreported and not scene.out_of_order & {"mail", "kill", "ledger", "writes", "lost"}:
+            yield f"on hold, and no summary said so: {', '.join(sorted(self.unreported))}"
+            self.unreported.clear()
 
     def _held_by_another(self, rows: Sequence[Mapping[str, Any]], scene: Scene, acts: Sequence[Act]) -> Iterator[str]:
         """What is on hold by a limit of its account although so few are due there or were acted on that day, whatever is due in another.

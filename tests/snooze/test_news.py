@@ -55,7 +55,7 @@ def begun(action: StepName = StepName.STOP, **fields: Any) -> Record:
 def done(action: StepName = StepName.STOP, because: str = SCALED_IN, part: str | None = None, **fields: Any) -> Record:
     """The record of an action that was carried out, and whose owner knows of it."""
     record = with_result(begun(action, **fields), Result.DONE, because, part)
-    return replace(record, act=replace(record.act, told_at=LATER))
+    return replace(record, act=replace(record.act, notified_at=LATER))
 
 
 def shown(ledger: Ledger, **request: Any) -> str:
@@ -137,7 +137,7 @@ def test_what_was_done_is_said_with_its_undo(ledger: Ledger, fields: dict[str, A
         pytest.param(done(part="1 of 2 variants"), True, id="the rest may follow"),
         pytest.param(done(StepName.DELETE), False, id="it is deleted"),
         pytest.param(replace(done(), notice=WARNED.notice), True, id="the mail about it announced more"),
-        pytest.param(replace(done(), act=replace(done().act, told_at=None)), True, id="its mail isn't out yet"),
+        pytest.param(replace(done(), act=replace(done().act, notified_at=None)), True, id="its mail isn't out yet"),
         pytest.param(replace(done(), idle_since=NOW - HOUR), True, id="it is idle again"),
         pytest.param(begun(), True, id="it is under way, or was interrupted"),
     ],
@@ -213,7 +213,7 @@ def test_what_was_undone_is_as_usual_but_counted_anew(ledger: Ledger, record: Re
 
 
 def test_what_the_mail_itself_told_of_is_no_news(ledger: Ledger):
-    act = an_act(StepName.STOP, SENT - HOUR, result=Result.DONE, told_at=SENT)
+    act = an_act(StepName.STOP, SENT - HOUR, result=Result.DONE, notified_at=SENT)
     write(ledger, replace(WARNED, act=act, called_at=SENT - HOUR, idle_since=None))
     text = shown(ledger)
     assert "Scaled in" not in text

@@ -168,7 +168,7 @@ def test_a_repeated_decide_takes_no_action_of_its_run_for_an_earlier_one(due: Sc
     run_id, before = due.workflow.acted(), len(due.mails())
     (due.home / "runs" / run_id / DECIDED).unlink()
     due.workflow.decide(run_id)
-    assert json.loads((due.home / "runs" / run_id / DECIDED).read_text())["untold"] == []
+    assert json.loads((due.home / "runs" / run_id / DECIDED).read_text())["unreported"] == []
     due.workflow.conclude(run_id)
     assert len([mail for mail in due.mails()[before:] if "To: ana@example.com" in mail]) <= 1
 

@@ -287,12 +287,12 @@ def _record_result(outcome: Outcome, act: Act, task: Task, known: Record | None 
     """
     ledger, now, done = task.context.ledger, task.context.clock(), outcome.result is Result.DONE
     because = outcome.because or outcome.error or ""
-    is_told = done and is_in_weekly_summary(task.finding.case, task.action)
+    is_notified = done and is_in_weekly_summary(task.finding.case, task.action)
 
     def change(record: Record) -> Record:
         settled = with_result(record, outcome.result, because, outcome.part_done)
-        told = settled.act and replace(settled.act, told_at=now if is_told else None)
-        return replace(settled, act=told, called_at=now)
+        act_now = settled.act and replace(settled.act, notified_at=now if is_notified else None)
+        return replace(settled, act=act_now, called_at=now)
 
     with task.noting_errors():
         update_intent(ledger, act, change, now, known)
@@ -327,8 +327,8 @@ def settle_interrupted(found: Iterable[Unfinished], context: ActContext) -> tupl
     rows: list[Coverage] = []
     for each in found:
         try:
-            if untold := _settle(each, context):
-                settled.append(untold)
+            if unreported := _settle(each, context):
+                settled.append(unreported)
         except ReaperError as error:
             rows.append(failure_row("acts", error))
     return tuple(settled), rows

@@ -25,7 +25,7 @@ from reaper.errors import (
     gone_as_partial,
     odd_replies_as_errors,
 )
-from reaper.finding import Finding
+from reaper.finding import Finding, View, with_notice
 from reaper.kind import Kind
 from reaper.ledger.ledger import Ledger, update_record
 from reaper.ledger.rows import Recalled, comparable_id, host_ids, remembered_ids
@@ -45,7 +45,6 @@ from reaper.prices import PriceBook
 from reaper.record import Act, Record, Snoozes, is_unfinished
 from reaper.sessions import CloudSession
 from reaper.stand import stand
-from reaper.view import View, with_notice
 from reaper.words import frozen_because, plain_participle
 
 OPERATION = "act"

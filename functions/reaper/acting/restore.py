@@ -234,7 +234,7 @@ def _record_undo(manifest: Manifest, address: str, undone: UndoResult, context: 
         if is_interrupted(record):
             record = closed_unknown(record)
         ended = after_action(record)
-        return replace(ended, called_at=now, act=ended.act and replace(ended.act, told_at=ended.act.told_at or now))
+        return replace(ended, called_at=now, act=ended.act and replace(ended.act, notified_at=ended.act.notified_at or now))
 
     try:
         record_known(context.ledger, manifest.id, manifest.run, now, f"restored by {context.by}")

@@ -140,8 +140,8 @@ def perform(table: Table, scaling: Scaling, cloud: CloudSession, manifest: Manif
     later = "; a scheduled action may raise it again" if saved["scaling"]["actions"] else ""
     part = f"{saved['part']} of {saved['parts']} {scaling.parts}" if saved["part"] < saved["parts"] else None
     changes = ", ".join(f"{name_in(id_)} from {saved['before'][id_]} to {count}" for id_, count in saved["wanted"].items())
-    told = f"{scaling.because.format(changes=changes, before=sum(saved['before'].values()))}{lowered}{later}{sagemaker.stack_warning(own_tags)}"
-    return done(told, part)
+    because = f"{scaling.because.format(changes=changes, before=sum(saved['before'].values()))}{lowered}{later}{sagemaker.stack_warning(own_tags)}"
+    return done(because, part)
 
 
 def _set_number(table: Table, scaling: Scaling, send: Callable[..., Any], name: str, id_: str, count: int) -> None:
@@ -170,8 +170,8 @@ def settle(table: Table, scaling: Scaling, cloud: CloudSession, resource: Resour
         if not is_back and (because := _left_because(target, row, minimum, interrupted.at)):
             text = f"the autoscaling minimum of {id_} stays as it is, because {because}"
             return PutBackResult(state=HalfDone.LEFT, because=text)
-        told = f"the autoscaling minimum of {id_} is {minimum.before} again"
-        return PutBackResult(state=HalfDone.UNCHANGED if is_back else HalfDone.OURS, because=told)
+        because = f"the autoscaling minimum of {id_} is {minimum.before} again"
+        return PutBackResult(state=HalfDone.UNCHANGED if is_back else HalfDone.OURS, because=because)
 
     def write() -> None:
         register_target(cloud.change, target, MinCapacity=minimum and minimum.before)

@@ -256,8 +256,8 @@ def _left_behind(state: State, interrupted: Act, change: SideChange) -> PutBackR
         return PutBackResult(state=HalfDone.LEFT, because=left)
     if progress in deployments.CHANGING_STATES:
         return CloudError(Reason.REFUSED, WRITE_ENDPOINT, f"its endpoint is still {progress}")
-    told = f"its traffic was at {change.ours}%, and setting it back to {change.before}% has begun"
-    return PutBackResult(state=HalfDone.UNCHANGED if is_back else HalfDone.OURS, because=told)
+    because = f"its traffic was at {change.ours}%, and setting it back to {change.before}% has begun"
+    return PutBackResult(state=HalfDone.UNCHANGED if is_back else HalfDone.OURS, because=because)
 
 
 def _left_because(state: State, percent: int, begun_at: datetime, change: SideChange) -> str | None:

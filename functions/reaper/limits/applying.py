@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from reaper import plan
 from reaper.calendars import office_hours
 from reaper.case import Blocked, Case, is_in_weekly_summary, may_act
-from reaper.finding import Finding, Step, judged_case
+from reaper.finding import Finding, Step, View, judged_case, with_notice
 from reaper.ledger.ledger import Ledger, write_until_accepted
 from reaper.limits import breaker, caps, holds
 from reaper.limits.breaker import PlaceCounts
@@ -29,7 +29,6 @@ from reaper.notices.owner_notice import notice_address
 from reaper.record import NO_RECORD, NO_SNOOZES, Record, Snooze, Snoozes
 from reaper.stand import stand
 from reaper.text import format_usd
-from reaper.view import View, with_notice
 
 if TYPE_CHECKING:
     from reaper.policy.schema import Policy
@@ -187,8 +186,8 @@ def above_floor(findings: list[Finding], policy: Policy, mode: Mode) -> list[Fin
 def _address(finding: Finding, policy: Policy, mode: Mode) -> tuple[str, bool] | None:
     """Where this run's mail about it would go, and whether that is its owner; None if it is in none."""
     action = finding.step.name
-    is_told = action in ACTIONS and (mode.acts or mode is Mode.AUDIT) and not is_in_weekly_summary(finding.case, action)
-    found = notice_address(finding, policy.owners) if is_told or action in NOTICES else None
+    is_notified = action in ACTIONS and (mode.acts or mode is Mode.AUDIT) and not is_in_weekly_summary(finding.case, action)
+    found = notice_address(finding, policy.owners) if is_notified or action in NOTICES else None
     return (found[0].lower(), found[1]) if found else None
 
 

@@ -124,9 +124,9 @@ def compose_summary(
 ) -> Message:
     """The summary, whether or not there is news in it. It goes to the policy's fallback, unless a channel knows its admins."""
     jumps, since = on_hold.jumps, on_hold.over_budget
-    told = known_topics or ()
+    known = known_topics or ()
     over = [
-        b for b in report.run.budgets if b.is_over and _budget_topic(mark := mark_of(b.name), since.get(mark, "")) not in told
+        b for b in report.run.budgets if b.is_over and _budget_topic(mark := mark_of(b.name), since.get(mark, "")) not in known
     ]
     actions, resources, mode = report.actions, len(report.findings), report.run.mode
     context, zone = replace(context, audience=Audience.ADMINS), context.owners.tz
@@ -134,7 +134,7 @@ def compose_summary(
     # What was deleted in part still costs.
     settled = {f.case.resource.id for f in actions.settled if not (f.outcome.part_done and f.step.name is StepName.DELETE)}
     report = replace(report, findings=tuple(f for f in report.findings if f.case.resource.id not in settled))
-    escalated = [f for topic, f in _escalated(report).items() if topic not in told]
+    escalated = [f for topic, f in _escalated(report).items() if topic not in known]
     new = [f for f in report.idle if known_topics is not None and f.case.resource.id not in known_topics]
     groups = {
         "would": () if mode.writes else actions.planned,

@@ -76,10 +76,10 @@ def send_monthly_mail(report: Report, notices: NoticeContext, mails: NoticeRound
         message = monthly_message(report, saved, begin, replace(notices, audience=Audience.ADMINS), gaps)
         mails.context.before_message()
         deliveries = delivery.deliver(message, mails.context.channels, {})
-    is_told = not is_news or delivery.first_receipt(deliveries)
+    is_notified = not is_news or delivery.first_receipt(deliveries)
 
     def settled(row: NamedRow) -> Mapping[str, str]:
-        return {MONTH_COLUMN: month if is_told else row.values.get(MONTH_COLUMN, "")}
+        return {MONTH_COLUMN: month if is_notified else row.values.get(MONTH_COLUMN, "")}
 
     errors = attempt(lambda: update_row(ledger, MONTHLY_ROW, settled))
     return [*channel_failures(deliveries), *(failure_row("ledger", error) for error in errors)]

@@ -14,7 +14,7 @@ from functools import partial
 from reaper.case import Coverage
 from reaper.coverage import failure_row, own_row
 from reaper.errors import CloudError, ReaperError, Reason
-from reaper.finding import Finding, Outcome, follow_up, is_action, judged_case, left_alone
+from reaper.finding import Finding, Outcome, View, follow_up, is_action, judged_case, left_alone
 from reaper.ledger.ledger import update_record, update_snooze
 from reaper.ledger.rows import HistoryEntry, Recalled, comparable_id, remembered_ids
 from reaper.model import NOTICES, Resource, Result, StepName
@@ -38,7 +38,6 @@ from reaper.record import (
 )
 from reaper.report.run_report import with_record
 from reaper.text import count_noun, format_time, tidy_line
-from reaper.view import View
 
 SUMMARY_SENT = "its summary was sent since this was decided, or it no longer counts"
 NO_ADDRESS = "no address is allowed for it; see owners.domains and owners.fallback"
@@ -153,11 +152,11 @@ def channel_failures(deliveries: Iterable[Delivery]) -> list[Coverage]:
     return [failure_row(f"channel {name}", failed[0], len(failed) - 1) for (name, _), failed in errors.items()]
 
 
-def told_acts(acts: Iterable[Act], recalled: Recalled) -> frozenset[str]:
+def notified_acts(acts: Iterable[Act], recalled: Recalled) -> frozenset[str]:
     """The IDs of those of which a channel accepted the mail, as their records say, also once another action has begun."""
     records = [(act, recalled.readable_only().record(act.id)) for act in acts]
-    told = [(a.id, r.act.told_at if r.act and is_same_intent(r, a) else r.told_run == a.run) for a, r in records]
-    return frozenset(resource_id for resource_id, is_told in told if is_told)
+    asked = [(a.id, r.act.notified_at if r.act and is_same_intent(r, a) else r.notified_run == a.run) for a, r in records]
+    return frozenset(resource_id for resource_id, is_notified in asked if is_notified)
 
 
 def record_notice(finding: Finding, receipt: str, deliveries: Sequence[Delivery], mails: NoticeRound) -> Part:
@@ -183,7 +182,7 @@ def record_verdict(finding: Finding, refusals: Mapping[str, str], mails: NoticeR
     return _remember(finding, None, mails)
 
 
-def record_action_told(finding: Finding, act: Act, receipt: str, mails: NoticeRound, *, is_open: bool = False) -> Part:
+def record_action_notified(finding: Finding, act: Act, receipt: str, mails: NoticeRound, *, is_open: bool = False) -> Part:
     """Record that its owner got the outcome of the action. The mail is the notice of what follows. A write that fails is made once more: without
     it the next run would send the mail again.
 
@@ -194,19 +193,19 @@ def record_action_told(finding: Finding, act: Act, receipt: str, mails: NoticeRo
     following = follow_up(finding) if announces else None
     action = following[0] if following else None
 
-    def told(record: Record) -> Record:
+    def notified(record: Record) -> Record:
         if not is_same_intent(record, act):  # another action has begun, or a person has undone it
-            return replace(record, told_run=act.run) if record.act and not is_open else record
+            return replace(record, notified_run=act.run) if record.act and not is_open else record
         if not is_open and record.act and record.act.result is None and outcome.begun:  # the executor couldn't write it
             why = outcome.because or outcome.error or ""
             record = with_result(record, outcome.result, why, outcome.part_done)
         record = (
             accepted.after_action_mail(View(case=finding.case, now=now, record=record), action, receipt) if action else record
         )
-        told_run = record.told_run if is_open else act.run
-        return replace(record, act=record.act and replace(record.act, told_at=now), told_run=told_run)
+        notified_run = record.notified_run if is_open else act.run
+        return replace(record, act=record.act and replace(record.act, notified_at=now), notified_run=notified_run)
 
-    write = partial(update_record, mails.ledger, act.id, told, now)
+    write = partial(update_record, mails.ledger, act.id, notified, now)
     errors = attempt(partial(write, known if is_same_intent(known, act) else None))
     return Part(errors=errors and [*errors, *attempt(write)])
 
@@ -222,7 +221,7 @@ def _current_findings(
     except ReaperError as error:
         recalled, errors = None, [error]
     asked = [act for f in due if (act := acts.get(f.case.resource.id))]
-    told = told_acts(asked, recalled or Recalled())
+    notified = notified_acts(asked, recalled or Recalled())
     dropped: dict[str, Finding] = {}
     for finding in due:
         if finding.step.name not in NOTICES:
@@ -232,7 +231,7 @@ def _current_findings(
             dropped[finding.case.resource.id] = replace(finding, outcome=unread)
         elif because := _changed_because(finding, recalled, mails):
             dropped[finding.case.resource.id] = left_alone(finding, because)
-    current = [f for f in due if f.case.resource.id not in dropped and f.case.resource.id not in told]
+    current = [f for f in due if f.case.resource.id not in dropped and f.case.resource.id not in notified]
     # A weekly summary may be about a resource whose own finding is an action.
     changed = {resource_id: f for resource_id, f in dropped.items() if mails.findings[resource_id].step.name in NOTICES}
     return current, Part(findings=changed, errors=errors, lost=lost)
@@ -277,8 +276,8 @@ def _remember(finding: Finding, receipt: str | None, mails: NoticeRound) -> Part
         seen = View(case=judged, now=mails.now, record=record, snoozes=snoozes, announces=announces)
         new = accepted.after_judging(seen)
         if receipt and finding.step.name in NOTICES:
-            told = replace(seen, case=finding.case, now=accepted_at, record=new)
-            new = accepted.after_notice(told, finding.step, receipt)
+            notified = replace(seen, case=finding.case, now=accepted_at, record=new)
+            new = accepted.after_notice(notified, finding.step, receipt)
         return after_action(new) if finding.outcome.already_done else new
 
     try:  # what is unreadable among the known raises, too

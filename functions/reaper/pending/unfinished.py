@@ -18,14 +18,13 @@ from hashlib import sha256
 
 from reaper.case import Case, Owner
 from reaper.errors import CloudError, Reason
-from reaper.finding import Finding, Outcome, Step
+from reaper.finding import Finding, Outcome, Step, View
 from reaper.ledger.ledger import Ledger, TargetText, target_from_text, target_text, update_intent, update_record, update_row
 from reaper.ledger.rows import DOCUMENT, HistoryEntry, NamedRow, Recalled, comparable_id, document_of, parse_document
 from reaper.model import Ceiling, Resource, Result, Rule, State, StepName, Target, Verdict
 from reaper.planning import possible_actions
 from reaper.record import Act, Record, closed_unknown, dated_ahead_because, is_interrupted, is_unfinished, left_stopped
 from reaper.stand import with_follow_ups
-from reaper.view import View
 
 NOT_KNOWN = "it isn't known whether the action was carried out"
 OPEN_TARGETS_ROW, OPEN_TARGETS = "open targets", tuple[TargetText, ...]
@@ -96,11 +95,11 @@ def targets_in(row: NamedRow) -> list[Target]:
     return [target_from_text(text) for text in texts]
 
 
-def is_untold(record: Record) -> bool:
+def is_unreported(record: Record) -> bool:
     """Whether its owner still gets a mail about its settled action. The weekly summary is enough for what was started."""
     act = record.act
     is_settled = act is not None and act.result is not None and (act.action, act.result) != (StepName.START, Result.DONE)
-    return is_settled and act is not None and act.told_at is None
+    return is_settled and act is not None and act.notified_at is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,20 +110,20 @@ class Settled:
 
     target: Target
     recalled: Recalled
-    untold: tuple[Unfinished, ...] = ()
+    unreported: tuple[Unfinished, ...] = ()
     interrupted: tuple[Unfinished, ...] = ()
     closed: tuple[Unfinished, ...] = ()
 
     @property
-    def untold_interrupted(self) -> tuple[Unfinished, ...]:
+    def unreported_interrupted(self) -> tuple[Unfinished, ...]:
         """The interrupted actions whose owners don't know of them yet."""
-        return tuple(each for each in self.interrupted if each.act.told_at is None)
+        return tuple(each for each in self.interrupted if each.act.notified_at is None)
 
     @property
     def is_finished(self) -> bool:
-        """Whether nothing in the target is open or untold."""
+        """Whether nothing in the target is open or unreported."""
         return not self.recalled.errors and not any(
-            is_untold(record) or is_unfinished(record) for record in self.recalled.readable.values()
+            is_unreported(record) or is_unfinished(record) for record in self.recalled.readable.values()
         )
 
 
@@ -147,15 +146,15 @@ def settle_target(
     if changed:
         recalled = recalled.with_newer(ledger.recall(changed, now))
         records |= {id_: recalled.record(id_) for id_ in changed if not recalled.is_unreadable(id_)}
-    interrupted, untold = [], []
+    interrupted, unreported = [], []
     for id_, record in records.items():
         act = record.act and replace(record.act, id=cases[id_].resource.id if id_ in cases else record.act.id)
         if act and is_interrupted(record, run_id):
             interrupted.append(Unfinished(target=target, act=act))
-        elif act and act.run != run_id and is_untold(record):
-            untold.append(Unfinished(target=target, act=act))
-    closed = tuple(each for each in untold if comparable_id(each.act.id) in closing)
-    return Settled(target=target, recalled=recalled, untold=tuple(untold), interrupted=tuple(interrupted), closed=closed)
+        elif act and act.run != run_id and is_unreported(record):
+            unreported.append(Unfinished(target=target, act=act))
+    closed = tuple(each for each in unreported if comparable_id(each.act.id) in closing)
+    return Settled(target=target, recalled=recalled, unreported=tuple(unreported), interrupted=tuple(interrupted), closed=closed)
 
 
 def interrupted_because(act: Act) -> str:
@@ -173,7 +172,7 @@ def closed_actions_error(closed: Sequence[Unfinished]) -> CloudError | None:
     return CloudError(Reason.PARTIAL, "act", text)
 
 
-def untold_finding(unfinished: Unfinished, listed: Case | None, now: datetime | None) -> Finding:
+def unreported_finding(unfinished: Unfinished, listed: Case | None, now: datetime | None) -> Finding:
     """The action as a finding to mail about. The mail goes to the owner at that time, and never counts as a notice to a new owner.
 
     `now`: from when on what follows is dated; None if nothing is announced.

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from reaper.case import Case, is_stopped_by_hours, may_act
-from reaper.finding import Step
+from reaper.finding import Step, View
 from reaper.model import AnnouncedAction, State, StepName
 from reaper.planning import dates, idle_period, possible_actions
 from reaper.planning.dates import without_void_notice
 from reaper.policy import owners
 from reaper.record import Claim, Notice, Record, Snooze, dated_ahead_because
-from reaper.view import View
 
 
 def after_notice(view: View, step: Step, receipt: str) -> Record:
@@ -78,7 +77,7 @@ def after_action_mail(view: View, action: StepName, receipt: str) -> Record:
         action=AnnouncedAction(action),
         not_before=dates.earliest_action_at(case, now, action),
     )
-    return replace(record, notice=notice, act=record.act and replace(record.act, told_at=now))
+    return replace(record, notice=notice, act=record.act and replace(record.act, notified_at=now))
 
 
 def after_judging(view: View) -> Record:

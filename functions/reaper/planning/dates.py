@@ -18,11 +18,11 @@ from reaper.calendars import office_hours
 from reaper.calendars.freezes import add_business_days, add_length
 from reaper.calendars.office_hours import Hours
 from reaper.case import Case, is_stopped_by_hours, may_act
+from reaper.finding import View, with_notice
 from reaper.model import AnnouncedAction, Ceiling, State, StepName
 from reaper.planning import idle_period, possible_actions
 from reaper.planning.possible_actions import ACTION_STRENGTH, is_forced, is_proven_enough, manual_start_at, strongest_action
 from reaper.record import MAX_CLOCK_SKEW, Notice, Snooze, dated_ahead_because, is_about_hours, is_recreated, last_notice_at
-from reaper.view import View, with_notice
 from reaper.words import notice_length
 
 FORCED_NOTICE = timedelta(hours=1)
@@ -145,8 +145,8 @@ def _hours_due_at(view: View) -> datetime | None:
         return due
     # A weekly summary in the daytime doesn't say that it is stopped even while in use.
     closed = office_hours.closed_since(hours, view.now)
-    was_told = last == enrolled_since(view) or (closed is not None and last >= closed)
-    is_of_today = was_told and office_hours.is_same_day(hours, last, view.now)
+    was_notified = last == enrolled_since(view) or (closed is not None and last >= closed)
+    is_of_today = was_notified and office_hours.is_same_day(hours, last, view.now)
     return max(due, last + min(view.case.rule.grace, FORCED_NOTICE)) if is_of_today else None
 
 
@@ -234,9 +234,9 @@ def _idle_period_over_because(view: View, notice: Notice, sent: datetime) -> str
     """What voids a notice of idleness, but no enrolment."""
     if view.case.verdict.state is State.ACTIVE or idle_period.has_ended(view, sent):
         return "it was used or changed since"
-    told, present = notice.shape, idle_period.shape(view.case.resource)
-    is_unread = present is None and told != idle_period.NATIVE
-    return "its settings were others then" if told not in {None, present} and not is_unread else None
+    noticed, present = notice.shape, idle_period.shape(view.case.resource)
+    is_unread = present is None and noticed != idle_period.NATIVE
+    return "its settings were others then" if noticed not in {None, present} and not is_unread else None
 
 
 def valid_until(case: Case, since: datetime) -> datetime:
@@ -246,8 +246,8 @@ def valid_until(case: Case, since: datetime) -> datetime:
 
 def has_new_owner(case: Case, notice: Notice, snooze: Snooze) -> bool:
     """Whether the last notice went to an earlier owner, or out before an owner said that it isn't theirs, even if no one is found now."""
-    told, present = (notice.to or "").lower(), (case.owner.address or "").lower()
+    notified, present = (notice.to or "").lower(), (case.owner.address or "").lower()
     by, at = (snooze.disowned_by or "").lower(), snooze.disowned_at
-    is_older = bool(notice.warned_at and at and notice.warned_at <= at) and (case.owner.disowned_by is not None or told == by)
-    is_theirs = bool(told) and told == by and not present
-    return is_older or is_theirs or (bool(told) and bool(present) and told != present)
+    is_older = bool(notice.warned_at and at and notice.warned_at <= at) and (case.owner.disowned_by is not None or notified == by)
+    is_theirs = bool(notified) and notified == by and not present
+    return is_older or is_theirs or (bool(notified) and bool(present) and notified != present)

@@ -11,9 +11,9 @@ from datetime import datetime, timedelta
 
 from reaper.case import Case
 from reaper.duration import format_duration
+from reaper.finding import View
 from reaper.model import AnnouncedAction, Resource, Result, State, StepName, Verdict
 from reaper.record import STOPPING_FOR, VOID_AHEAD, Claim, Correction, Record, without_void_times
-from reaper.view import View
 
 HOUR = timedelta(hours=1)
 MIN_MOVE = timedelta(minutes=1)
@@ -141,4 +141,4 @@ def notice_followed_action(record: Record) -> bool:
     if act is None or notice is None or act.result is not Result.DONE:
         return False
     is_deleted_next = act.action is StepName.STOP and notice.action is AnnouncedAction.DELETE
-    return (act.part is not None or is_deleted_next) and notice.warned_at is not None and notice.warned_at == act.told_at
+    return (act.part is not None or is_deleted_next) and notice.warned_at is not None and notice.warned_at == act.notified_at

@@ -8,10 +8,10 @@ from datetime import datetime
 
 from reaper.calendars import office_hours
 from reaper.case import Case, may_act, may_keep_hours, wanted_actions
+from reaper.finding import View
 from reaper.model import Ceiling, Confidence, Result, State, StepName, Verdict
 from reaper.policy.tags import tag_values
 from reaper.record import CONFIRM_WITHIN, is_about_hours, snoozed_because
-from reaper.view import View
 
 ACTION_STRENGTH: Mapping[str, int] = {StepName.STOP: 1, StepName.DELETE: 2}
 
@@ -91,7 +91,7 @@ def is_left_stopped(view: View) -> bool:
     case, act = view.case, view.record.act
     if case.resource.tags is None or (case.rule.hours is not None and (may_keep_hours(case) or is_in_doubt(case))):
         return False
-    is_ours = act is not None and act.action is StepName.STOP and act.result is Result.DONE and act.told_at is not None
+    is_ours = act is not None and act.action is StepName.STOP and act.result is Result.DONE and act.notified_at is not None
     return is_ours and is_about_hours(view.record.notice) and _is_startable(case) and was_stopped_by_reaper(view)
 
 

@@ -90,8 +90,8 @@ def _row(number: int, resource: VisitResource, visit: Visit, recalled: Recalled,
     subject, is_done = _resource_of(act), act.result is Result.DONE
     done, undo = f"{_participle(subject, act)} on {format_time(act.at, visit.tz)}", is_done and undo_command(subject)
     done = f"{done[:1].upper()}{done[1:]}{_from_to(act)}" if is_done else f"May have been {done}; ask your admins"
-    is_untold = act.told_at is None and act.action is not StepName.DELETE
-    may_keep = not is_done or is_untold or any((record.notice, act.part, record.idle_since, record.state))
+    is_unreported = act.notified_at is None and act.action is not StepName.DELETE
+    may_keep = not is_done or is_unreported or any((record.notice, act.part, record.idle_since, record.state))
     return replace(row, done=done, undo=undo or "", may_keep=may_keep, is_news=True)
 
 

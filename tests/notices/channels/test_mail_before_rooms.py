@@ -154,12 +154,12 @@ def test_what_was_done_is_told_by_mail_not_by_a_room():
     made.sweep()
     assert made.stopped() == ["e-0"]
     assert len(made.cards(Audience.OWNERS)) == 1
-    assert made.deployment.record("e-0").act.told_at is None
+    assert made.deployment.record("e-0").act.notified_at is None
     made.is_down = False
     made.deployment.now += HOUR
     made.sweep()
     assert len(made.mails_to("jo@example.com")) == len(made.cards(Audience.OWNERS)) == 2
-    assert made.deployment.record("e-0").act.told_at == made.deployment.now
+    assert made.deployment.record("e-0").act.notified_at == made.deployment.now
 
 
 def test_a_room_that_refuses_a_card_after_the_mail_is_owed_nothing():
