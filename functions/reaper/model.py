@@ -14,7 +14,7 @@ from reaper.calendars.terms import BusinessDays, Freeze, Hours
 class Constrained:
     """Has pydantic refuse other values of a field in a document. Nothing here loads pydantic."""
 
-    def __init__(self, **constraints: str | float) -> None:
+    def __init__(self, **constraints: object) -> None:
         self._constraints = constraints
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import pytest
 
 from reaper.acting import manifest, restore
 from reaper.errors import SettingsError
-from reaper.finding import Finding, Report, is_done
+from reaper.finding import Finding, Report
 from reaper.handover import Decided
 from reaper.ledger import opening
 from reaper.model import Mode
@@ -204,7 +204,7 @@ def test_a_plan_can_be_applied_and_undone(stage: Stage):
     assert stage.running() == before
     agreed = plan_file.parse_plan(text, "plan.json", stage.now)
     report = stage.sweep(agreed=agreed)
-    assert ([is_done(r) for r in plan_file.action_results(agreed, report)], stage.running() == before) == ([True], False)
+    assert ([r.is_done for r in plan_file.action_results(agreed, report)], stage.running() == before) == ([True], False)
     stage.now += HOUR
     stage.set_clock(stage.now)
     [result] = restore.undo_run(report.run.id, stage.bench())

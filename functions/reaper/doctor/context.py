@@ -12,7 +12,7 @@ from reaper.doctor.check import missing_permission
 from reaper.errors import ReaperError, obstacle_advice, refused_resource
 from reaper.kind import Kind
 from reaper.policy.file import PolicySource
-from reaper.report.saved import SavedReport
+from reaper.report.json import ReportDocument
 from reaper.sessions import CloudSession
 from reaper.settings import Settings
 
@@ -51,8 +51,8 @@ class Opened:
 
     sessions: dict[str, list[CloudSession]] = field(default_factory=dict)
     policy: PolicySource | None = None
-    report: SavedReport | None = None
-    stored: SavedReport | None = None
+    report: ReportDocument | None = None
+    stored: ReportDocument | None = None
     has_unread_reports: bool = False
 
 

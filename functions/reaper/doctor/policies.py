@@ -19,7 +19,7 @@ from reaper.ledger import opening
 from reaper.model import State
 from reaper.policy import office_hours, send_window
 from reaper.policy.file import load_policy
-from reaper.report.saved import SavedReport, load_report, parse_report
+from reaper.report.json import ReportDocument, load_report, parse_report
 from reaper.stores.texts import open_texts
 from reaper.text import count_noun, first_few, format_time, format_usd
 
@@ -142,7 +142,7 @@ def open_report(context: DoctorContext, opened: Opened) -> Iterator[Check]:
             yield of_error("report", error, STORE_ADVICE)
 
 
-def _newest_report(place: str, context: DoctorContext, opened: Opened) -> SavedReport | None:
+def _newest_report(place: str, context: DoctorContext, opened: Opened) -> ReportDocument | None:
     """The newest report of the newest day that has any. Raises ReaperError."""
     store, today = open_texts(place, f"{place} needs"), context.clock()
     for day in (today - timedelta(days=back) for back in range(-1, MAX_DAYS)):
@@ -194,7 +194,7 @@ def examine_sending(context: DoctorContext, opened: Opened) -> Iterator[Check]:
 
 def examine_cost(context: DoctorContext, opened: Opened) -> Iterator[Check]:
     """What CloudWatch bills for metrics at this schedule, by the last stored report. Its price: https://aws.amazon.com/cloudwatch/pricing/"""
-    if opened.stored is None or not (requested := opened.stored.run.metrics_requested):
+    if opened.stored is None or not (requested := opened.stored.run.cost.metrics_requested):
         return
     sweeps = timedelta(days=30) / context.every
     usd = requested * sweeps * USD_PER_METRIC
