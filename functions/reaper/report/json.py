@@ -7,7 +7,7 @@ Money is in US dollars, `_s` in seconds, times in UTC with a Z.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from math import isfinite
@@ -233,9 +233,8 @@ def finding_json(finding: Finding, now: datetime) -> dict[str, Any]:
 
 def document_json(document: Any, left_out: Mapping[str, Any] | None = None, *, brief: bool = False) -> dict[str, Any]:
     """A dataclass as strict JSON, without the fields to leave out; if `brief`, without those that have their default."""
-    written = adapter(type(document)).dump_python(
-        document, by_alias=True, exclude=left_out, exclude_defaults=brief, warnings=False
-    )
+    form: Hashable = type(document)
+    written = adapter(form).dump_python(document, by_alias=True, exclude=left_out, exclude_defaults=brief, warnings=False)
     return {key: _plain(value) for key, value in written.items()}
 
 
@@ -291,9 +290,7 @@ def _plain(value: Any) -> Any:
 def _frame_json(report: Report) -> dict[str, Any]:
     """The report without its findings."""
     run, savings = report.run, report.savings
-    cost = RunCost(
-        metrics_requested=sum(row.metrics for row in report.coverage), calls=report.totals.calls, gb_seconds=run.gb_seconds
-    )
+    metrics = sum(row.metrics for row in report.coverage)
     frame = ReportDocument(
         schema=1,
         run=RunRow(
@@ -307,7 +304,7 @@ def _frame_json(report: Report) -> dict[str, Any]:
             report_tags=run.report_tags,
             budgets=run.budgets,
             currency=run.currency,
-            cost=cost,
+            cost=RunCost(metrics_requested=metrics, calls=report.totals.calls, gb_seconds=run.gb_seconds),
         ),
         coverage=tuple(replace(row, calls=dict(sorted(row.calls.items()))) for row in report.coverage),
         savings={"month_to_date": _saved_row(savings.month), "last_30_days": _saved_row(savings.recent)} if savings else None,
@@ -328,8 +325,9 @@ def _saved_row(saved: Saved) -> SavedRow:
 
 def finding_row(finding: Finding, now: datetime) -> FindingRow:
     """One finding in the report of a run that finished `now`."""
-    case, step, outcome, share = finding.case, finding.step, finding.outcome, finding.host_share
-    resource, verdict, price = case.resource, case.verdict, case.price
+    case, step, outcome = finding.case, finding.step, finding.outcome
+    resource, verdict, price, share = case.resource, case.verdict, case.price, finding.host_share
+    hosted = HostShare(source=share.source, as_of=share.as_of, own=share.own, usd_per_hour=share.usd_per_hour) if share else None
     return FindingRow(
         id=resource.id,
         kind=resource.kind,
@@ -354,9 +352,7 @@ def finding_row(finding: Finding, now: datetime) -> FindingRow:
         owner=case.owner,
         usd_per_hour=price.usd_per_hour if price else None,
         price=PriceSource(source=price.source, as_of=price.as_of, own=price.own) if price else None,
-        host_share=HostShare(source=share.source, as_of=share.as_of, own=share.own, usd_per_hour=share.usd_per_hour)
-        if share
-        else None,
+        host_share=hosted,
         wasted_usd=finding.wasted_usd,
         saves_usd_per_hour=case.saves_usd_per_hour.get(step.name),
         step=step.name,
@@ -373,6 +369,7 @@ def finding_row(finding: Finding, now: datetime) -> FindingRow:
 
 def _rule_row(rule: Rule) -> RuleRow:
     hours, after = rule.hours, rule.delete_after
+    on = office_hours.hours_text(hours) if hours else ""
     return RuleRow(
         action=rule.action,
         idle_after=duration.policy_duration(rule.idle_after),
@@ -380,11 +377,7 @@ def _rule_row(rule: Rule) -> RuleRow:
         then={"action": "delete", "after": duration.policy_duration(after)} if after else None,
         freezes=rule.freezes,
         waits_because=rule.waits_because,
-        hours=HoursRow(
-            on=office_hours.hours_text(hours), tz=hours.tz, start=hours.restart, force=hours.force, except_=hours.calendars
-        )
-        if hours
-        else None,
+        hours=HoursRow(on=on, tz=hours.tz, start=hours.restart, force=hours.force, except_=hours.calendars) if hours else None,
     )
 
 
