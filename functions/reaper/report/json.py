@@ -7,7 +7,7 @@ Money is in US dollars, `_s` in seconds, times in UTC with a Z.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from math import isfinite
@@ -233,7 +233,7 @@ def finding_json(finding: Finding, now: datetime) -> dict[str, Any]:
 
 def document_json(document: Any, left_out: Mapping[str, Any] | None = None, *, brief: bool = False) -> dict[str, Any]:
     """A dataclass as strict JSON, without the fields to leave out; if `brief`, without those that have their default."""
-    form: Hashable = type(document)
+    form: Any = type(document)
     written = adapter(form).dump_python(document, by_alias=True, exclude=left_out, exclude_defaults=brief, warnings=False)
     return {key: _plain(value) for key, value in written.items()}
 
