@@ -235,7 +235,10 @@ def _parse_error_text(error: Exception) -> str:
         return f"it has no {error}"
     from pydantic import ValidationError
 
-    return fault_text(error) if isinstance(error, ValidationError) else "one of its values has the wrong type"
+    if not isinstance(error, ValidationError):
+        return "one of its values has the wrong type"
+    first = error.errors()[0]
+    return f"it has no {first['loc'][-1]!r}" if first["type"] == "missing" else f"a value has the wrong type: {fault_text(error)}"
 
 
 def action_row(finding: Finding) -> ActionRow:
