@@ -10,16 +10,17 @@ from fakes.builders import DAY, HOUR, TARGET
 from fakes.failing_ledger import FailingLedger
 from fakes.fake_deployment import POLICY, FakeDeployment, policy, standing_holds
 from fakes.records import a_record
+from fakes.sample_findings import report
 from reaper import plan
 from reaper.decide import decide
-from reaper.finding import Finding, judged_case
+from reaper.finding import Finding, Step, finding_of, judged_case
 from reaper.handover import Decided, Observed
 from reaper.model import AnnouncedAction, Mode, Result, State, Status, StepName
 from reaper.observe import observe
 from reaper.pending import plan_file
-from reaper.pending.plan_file import PlanFile, PlannedAction
 from reaper.record import Snooze
 from reaper.run import OpenRun
+from reaper.settings import Settings
 
 
 def observed_run(deployment: FakeDeployment, mode: Mode = Mode.ENFORCE) -> tuple[OpenRun, Observed]:
@@ -189,15 +190,12 @@ def test_an_audit_without_its_ledger_plans_without_memories(deployment: FakeDepl
 def test_a_plan_file_narrows_what_is_decided(deployment: FakeDeployment, agreed: dict, step: StepName, result: Result):
     opened, observed = observed_run(deployment)
     case = observed.cases[0]
-    state = plan_file._resource_state(case) | agreed.get("seen", {})
-    thing = case.resource
-    action = PlannedAction(
-        id=thing.id, kind=thing.kind, name=thing.name, target=thing.target, region=thing.region,
-        action=StepName(agreed.get("move", "stop")), saves_usd_per_hour=None, owner=None, state=state,
-    )  # fmt: skip
-    file = PlanFile(
-        actions_by_id={thing.id: action} if agreed else {}, held=(), scope={}, policy_sha256="", made_at=deployment.now
-    )
+    due = replace(finding_of(case, "", deployment.now), step=Step(name=StepName(agreed.get("move", "stop")), because=""))
+    made = plan_file.plan_json(report(due), plan_file.scope_of(Settings()), deployment.now)
+    file = plan_file.parse_plan(made, "p", deployment.now)
+    [action] = file.acts
+    action = replace(action, seen={**action.seen, **agreed.get("seen", {})})
+    file = replace(file, acts=(action,) if agreed else ())
     decision = only(decide([observed], replace(opened.decide, agreed=file)))
     assert (decision.step.name, decision.outcome.result) == (step, result)
 

@@ -306,17 +306,17 @@ def folders() -> dict[str, int]:
 
 
 FIGURES = {
-    "lines": 39969,
-    "files": 244,
-    "lines of code": 19381,
-    "characters": 1973221,
+    "lines": 40057,
+    "files": 243,
+    "lines of code": 19388,
+    "characters": 1974878,
     "lines of templates, scripts and styles": 1683,
-    "functions": 2625,
+    "functions": 2630,
     "functions with one caller": 896,
-    "parameters only handed on": 1128,
-    "classes": 330,
+    "parameters only handed on": 1136,
+    "classes": 334,
     "fmt: skip": 19,
-    "Any": 416,
+    "Any": 414,
 }
 FOLDERS = {
     ".": 5512,
@@ -329,10 +329,10 @@ FOLDERS = {
     "ledger": 1420,
     "notices": 3406,
     "observing": 442,
-    "pending": 777,
+    "pending": 802,
     "planning": 629,
     "policy": 2730,
-    "report": 2426,
+    "report": 2489,
     "savings": 877,
     "snooze": 1066,
     "stores": 166,

@@ -15,7 +15,7 @@ from reaper.calendars.office_hours import Hours
 class Constrained:
     """Has pydantic refuse other values of a field in a document. Nothing here loads pydantic."""
 
-    def __init__(self, **constraints: str | float | datetime) -> None:
+    def __init__(self, **constraints: object) -> None:
         self._constraints = constraints
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:

@@ -21,8 +21,7 @@ from reaper.ledger import opening
 from reaper.ledger.rows import RunStatistics
 from reaper.model import Mode
 from reaper.policy.file import policy_digest
-from reaper.report.json import report_json
-from reaper.report.saved import SavedReport, parse_report
+from reaper.report.json import ReportDocument, parse_report, report_json
 from reaper.settings import Settings
 
 POLICY = """version: 1
@@ -35,7 +34,7 @@ DAY, HOUR = timedelta(days=1), timedelta(hours=1)
 
 def test_the_metrics_of_the_last_sweep_are_priced_by_the_schedule():
     stored = saved()
-    stored = stored.model_copy(update={"run": stored.run.model_copy(update={"metrics_requested": 12_500})})
+    stored = replace(stored, run=replace(stored.run, cost=replace(stored.run.cost, metrics_requested=12_500)))
     check = only(policies.examine_cost(replace(context(every=HOUR), opened=Opened(stored=stored))))
     assert check.status is CheckStatus.OK
     assert "12,500 metrics; about 720 sweeps a month like it cost $90.00" in check.because
@@ -54,7 +53,9 @@ def context(**fields: Any) -> DoctorContext:
     return DoctorContext(settings=Settings(**chosen), environ=environ, clock=lambda: NOW, kinds=registry.kinds(), **fields)
 
 
-def saved(age: timedelta = HOUR, rules: tuple[str, ...] = ("rule 'used'",), policy: str = POLICY, **finding: Any) -> SavedReport:
+def saved(
+    age: timedelta = HOUR, rules: tuple[str, ...] = ("rule 'used'",), policy: str = POLICY, **finding: Any
+) -> ReportDocument:
     """A report that began `age` ago, with a finding for each rule."""
     content = json.loads(json.dumps(report_json(sample_reports.report((sample_reports.finding(**finding),)))))
     content["run"] |= {"started_at": (NOW - age).isoformat(), "policy_sha256": policy_digest(policy)}
@@ -63,7 +64,7 @@ def saved(age: timedelta = HOUR, rules: tuple[str, ...] = ("rule 'used'",), poli
     return parse_report(json.dumps(content), "report")
 
 
-def opened(policy: str = POLICY, report: SavedReport | None = None) -> Opened:
+def opened(policy: str = POLICY, report: ReportDocument | None = None) -> Opened:
     known = Opened(report=report)
     list(policies.open_policy(replace(context(settings={"policy": policy}), opened=known)))
     return known

@@ -9,6 +9,7 @@ import pytest
 
 from fakes.builders import DAY, HOUR, TARGET
 from fakes.fake_deployment import POLICY, FakeDeployment, policy
+from fakes.sample_findings import report
 from fakes.saved_money import save
 from reaper.conclude import conclude
 from reaper.decide import decide
@@ -17,9 +18,11 @@ from reaper.model import Mode
 from reaper.notices.message import Audience, Message
 from reaper.notices.monthly_mail import past_month
 from reaper.observe import observe
+from reaper.pending import plan_file
 from reaper.pending.plan_file import PlanFile
 from reaper.run import run_phases
 from reaper.savings.credit import Cause
+from reaper.settings import Settings
 
 MONTHLY = policy(f"{POLICY}notices: {{monthly: true}}\nreport: {{tags: [team]}}")
 NOVEMBER = datetime(2026, 11, 20, 8, tzinfo=UTC)
@@ -112,6 +115,10 @@ def denied(call: str, name: str) -> None:
         raise CloudError(Reason.DENIED, call, "not allowed")
 
 
+def empty_plan(at: datetime) -> PlanFile:
+    return plan_file.parse_plan(plan_file.plan_json(report(), plan_file.scope_of(Settings()), at), "p", at)
+
+
 @pytest.mark.parametrize("why", ["a narrow run", "a denied place", "a plan file"])
 def test_it_waits_three_days_for_a_run_over_the_whole(why: str):
     deployment = two_accounts()
@@ -120,7 +127,7 @@ def test_it_waits_three_days_for_a_run_over_the_whole(why: str):
         deployment.now = at
         deployment.cloud.fail_on = denied if why == "a denied place" else deployment.cloud.fail_on
         opened = deployment.open_run(Mode.NOTIFY, None, [TARGET.account] if why == "a narrow run" else None)
-        agreed = PlanFile(actions_by_id={}, held=(), scope={}, policy_sha256="", made_at=at) if why == "a plan file" else None
+        agreed = empty_plan(at) if why == "a plan file" else None
         run_phases(replace(opened, decide=replace(opened.decide, agreed=agreed)), deployment.hand_over)
         assert monthly(deployment) == []
     assert whole.agreed is None

@@ -76,8 +76,7 @@ def test_a_plan_calls_it_an_idle_shutdown(server: Server, vision: Workspace):
     [finding] = report.findings
     assert finding.step.name is StepName.STOP
     assert finding.step.because.endswith("that it would be switched to its own idle shutdown")
-    [row] = [plan_file._parsed_action(plan_file._action_json(finding))]
-    assert plan_report.counts_text([row]) == "1 idle shutdown"
+    assert plan_report.counts_text([plan_file.action_row(finding)]) == "1 idle shutdown"
 
 
 def test_a_stop_is_told_as_before(server: Server, vision: Workspace):

@@ -21,7 +21,6 @@ from reaper.policy.parse import parse_policy
 from reaper.record import ManifestReference, Record
 from reaper.report import json as plain
 from reaper.report.explain import ExplainContext, render, render_saved
-from reaper.report.saved import parse_report
 
 POLICY = parse_policy("version: 1", "policy.yaml", registry.kind_names())
 
@@ -166,7 +165,7 @@ def test_a_start_needs_office_hours():
 def test_live_and_saved_explanations_say_the_same_of_what_comes_next(at: datetime | None, because: str, line: str):
     coming = NextAction(step=StepName.STOP, at=at, saves_usd_per_hour=1.0, blocked_because=because)
     one = report(finding(next=coming))
-    saved = parse_report(plain.render(one), "it")
+    saved = plain.parse_report(plain.render(one), "it")
     assert f"next      {line}\n" in explained(one.findings[0])
     assert f"next      {line}\n" in (render_saved(saved, "churn") or "")
 

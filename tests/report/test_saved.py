@@ -19,7 +19,7 @@ from reaper.case import Claim, Evidence, Owner
 from reaper.errors import SettingsError
 from reaper.finding import Report
 from reaper.model import Ceiling, Role
-from reaper.report import explain, saved
+from reaper.report import explain
 from reaper.report import json as plain
 
 HOURS = office_hours.parse_hours("mon-fri 07:00-21:00", "Europe/Berlin")
@@ -45,7 +45,7 @@ FOUND = finding(
 def explained(of: Report, wanted: str, folder: Path) -> str | None:
     file = folder / "report.json"
     file.write_text(plain.render(of), encoding="utf-8")
-    return explain.render_saved(saved.load_report(file), wanted)
+    return explain.render_saved(plain.load_report(file), wanted)
 
 
 @pytest.mark.parametrize("wanted", ["churn", "ARN:AWS:sagemaker:us-east-1:123456789012:endpoint/churn"])
@@ -100,7 +100,7 @@ def test_a_file_that_is_no_report_is_refused(content: str | None, message: str, 
     if content is not None:
         file.write_text(content, encoding="utf-8")
     with pytest.raises(SettingsError, match="--report") as caught:
-        saved.load_report(file)
+        plain.load_report(file)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -113,7 +113,7 @@ def test_a_report_with_an_odd_value_is_refused_or_read(name: str, value: str, tm
     assert f'"{name}": {value}' in text
     said = ""
     try:
-        explain.render_saved(saved.parse_report(text, "it"), "churn")
+        explain.render_saved(plain.parse_report(text, "it"), "churn")
     except SettingsError as error:
         said = str(error)
     assert said.startswith("it: not a JSON report that this version can read") or not said

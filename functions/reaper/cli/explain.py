@@ -63,11 +63,11 @@ def explain_resource(
 
 def _explain_saved(file: Path, name: str, other_options: Sequence[str], wide: bool) -> None:
     """Explain the resource as a saved report describes it. Exits with status 3 if that report was incomplete."""
-    from reaper.report import explain, saved
+    from reaper.report import explain, json
 
     for option in other_options:
         raise SettingsError(f"--{option} needs a cloud, and --report reads a file; drop one of the two")
-    report = saved.load_report(file)
+    report = json.load_report(file)
     text = explain.render_saved(report, name)
     if text is None and report.is_complete:
         raise SettingsError(_not_found_text(name, [row.name for row in report.findings], f"{str(file)!r} lists the IDs"))

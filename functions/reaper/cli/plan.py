@@ -136,7 +136,7 @@ def _is_agreed(plan: PlanFile) -> bool:
     if not (sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()):
         return True
     actions = plan.actions_by_id.values()
-    deletes = sum(action.action is StepName.DELETE for action in actions)
+    deletes = sum(action.move is StepName.DELETE for action in actions)
     among = f", {count_noun(deletes, 'delete')} among them" if deletes else ""
     sys.stderr.write(f"\n{count_noun(len(actions), 'action')}{among}. Proceed? [y/N] ")
     sys.stderr.flush()

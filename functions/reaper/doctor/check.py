@@ -20,7 +20,7 @@ from reaper.text import clean_line, count_noun, first_few
 if TYPE_CHECKING:
     from reaper.kind import Kind
     from reaper.policy.file import PolicySource
-    from reaper.report.saved import SavedReport
+    from reaper.report.json import ReportDocument
     from reaper.sessions import CloudSession
     from reaper.settings import Settings
 
@@ -87,8 +87,8 @@ class Opened:
 
     sessions: dict[str, list[CloudSession]] = field(default_factory=dict)
     policy: PolicySource | None = None
-    report: SavedReport | None = None
-    stored: SavedReport | None = None
+    report: ReportDocument | None = None
+    stored: ReportDocument | None = None
     has_unread_reports: bool = False
 
 

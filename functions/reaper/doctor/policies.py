@@ -18,7 +18,7 @@ from reaper.errors import CloudError, PolicyError, ReaperError, Reason, Settings
 from reaper.ledger import opening
 from reaper.model import State
 from reaper.policy.file import load_policy
-from reaper.report.saved import SavedReport, load_report, parse_report
+from reaper.report.json import ReportDocument, load_report, parse_report
 from reaper.stores.texts import open_texts
 from reaper.text import count_noun, first_few, format_time, format_usd
 
@@ -144,7 +144,7 @@ def open_report(context: DoctorContext) -> Iterator[Check]:
             yield of_error("report", error, STORE_ADVICE)
 
 
-def _newest_report(place: str, context: DoctorContext) -> SavedReport | None:
+def _newest_report(place: str, context: DoctorContext) -> ReportDocument | None:
     """The newest report of the newest day that has any. Raises ReaperError."""
     store, today = open_texts(place, f"{place} needs"), context.clock()
     for day in (today - timedelta(days=back) for back in range(-1, MAX_DAYS)):
@@ -196,7 +196,7 @@ def examine_sending(context: DoctorContext) -> Iterator[Check]:
 
 def examine_cost(context: DoctorContext) -> Iterator[Check]:
     """What CloudWatch bills for metrics at this schedule, by the last stored report. Its price: https://aws.amazon.com/cloudwatch/pricing/"""
-    if context.opened.stored is None or not (requested := context.opened.stored.run.metrics_requested):
+    if context.opened.stored is None or not (requested := context.opened.stored.run.cost.metrics_requested):
         return
     sweeps = timedelta(days=30) / context.every
     usd = requested * sweeps * USD_PER_METRIC

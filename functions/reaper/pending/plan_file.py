@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
+from functools import cached_property
 from hashlib import sha256
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from reaper import registry
 from reaper import settings as knobs
@@ -21,12 +22,12 @@ from reaper.case import Case
 from reaper.duration import MAX_VALIDITY
 from reaper.errors import ODD_REPLY_ERRORS, SettingsError
 from reaper.finding import Finding, Outcome, Report, Step
-from reaper.ledger.rows import comparable_id
-from reaper.model import ACTIONS, HoldReason, NextAction, Result, StepName, Target
-from reaper.report.json import next_json, utc_text
+from reaper.ledger.rows import adapter, comparable_id
+from reaper.model import ACTIONS, Constrained, HoldReason, Result, StepName, Time
+from reaper.report.json import document_json, fault_text, utc_text
 from reaper.settings import Settings
 
-SCHEMA = 1
+SCHEMA: Literal[1] = 1
 VALID_FOR = timedelta(hours=24)
 CLOCK_TOLERANCE = timedelta(minutes=10)
 """The difference that two machines' clocks may have."""
@@ -36,44 +37,84 @@ OPTIONAL_SCOPE_SETTINGS = ("organization", "ous", "exclude_accounts", "role_name
 """Written only if they differ from the default. External IDs are never written."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedAction:
-    """One action of a plan. `state`: what its resource looked like. `hold_reasons`: why it was on hold, if it was. `stop_by`: how it is stopped.
+JsonValue = str | bool | list[str] | None
 
-    Once it was applied: `result` in a word and `because`. `is_done`: it was carried out, or nothing was left to do.
-    """
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionRow:
+    """One action of a plan. `seen`: what its resource looked like. `hold_reasons`: why it was on hold, if it was. `stop_by`: how it is stopped."""
 
     id: str
     kind: str
     name: str
-    target: Target
+    cloud: str
+    account: str
+    account_name: str | None
     region: str
-    action: StepName
+    move: StepName
+    because: str
+    usd_per_hour: float | None
     saves_usd_per_hour: float | None
     owner: str | None
-    state: Mapping[str, Any]
-    hold_reasons: tuple[HoldReason, ...] = ()
+    seen: Mapping[str, str | Mapping[str, str] | None]
+    hold_reasons: tuple[
+        Annotated[HoldReason, Constrained(serialization={"type": "function-plain", "function": asdict})], ...
+    ] = ()
     stop_by: str = "stop"
-    result: str = ""
-    because: str = ""
-    is_done: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ComingRow:
+    """An action that may come, for people and other programs; `reaper apply` takes what is due only."""
+
+    id: str
+    kind: str
+    name: str
+    account: str
+    region: str
+    owner: str | None
+    step: StepName
+    at: Time | None
+    saves_usd_per_hour: float | None
+    blocked_because: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class PlanFile:
-    """A valid plan file: what may be done, by resource ID in its comparable form, and the scope to sweep.
+    """A plan file without its hash: what is due, what was on hold when it was made, and the scope to sweep. It asks for nothing but what is due."""
 
-    `held`: what was on hold when it was made. It asks for none of these actions.
-    """
-
-    actions_by_id: Mapping[str, PlannedAction]
-    held: tuple[PlannedAction, ...]
-    scope: Mapping[str, Any]
+    schema: Literal[1]
+    made_at: Time
+    expires_at: Time
+    run: str
+    version: str
     policy_sha256: str
-    made_at: datetime
+    scope: Mapping[str, JsonValue]
+    acts: tuple[ActionRow, ...]
+    held: tuple[ActionRow, ...]
+    coming: tuple[ComingRow, ...]
+
+    @cached_property
+    def actions_by_id(self) -> dict[str, ActionRow]:
+        """What may be done, by resource ID in its comparable form."""
+        return {comparable_id(action.id): action for action in self.acts}
 
 
-def scope_of(settings: Settings) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppliedAction:
+    """The result of an action of a plan in a word, and why."""
+
+    action: ActionRow
+    result: str
+    because: str
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it was carried out, or nothing was left to do."""
+        return self.result == Result.DONE
+
+
+def scope_of(settings: Settings) -> dict[str, JsonValue]:
     """What a plan under these settings covers, as JSON values."""
     default = Settings()
     optional = [key for key in OPTIONAL_SCOPE_SETTINGS if getattr(settings, key) != getattr(default, key)]
@@ -102,24 +143,25 @@ def with_scope(settings: Settings, plan: PlanFile) -> Settings:
         raise SettingsError(
             f"the plan covers more than this command names; use the options of `reaper plan` again ({error})"
         ) from error
-    return replace(narrowed, management_group=group or settings.management_group)
+    return replace(narrowed, management_group=str(group) if group else settings.management_group)
 
 
-def plan_json(report: Report, scope: Mapping[str, Any], now: datetime, expiry: timedelta = VALID_FOR) -> str:
+def plan_json(report: Report, scope: Mapping[str, JsonValue], now: datetime, expiry: timedelta = VALID_FOR) -> str:
     """The plan file of what `report` says is due, as JSON."""
-    plan = {
-        "schema": SCHEMA,
-        "made_at": utc_text(now),
-        "expires_at": utc_text(now + expiry),
-        "run": report.run.id,
-        "version": report.run.version,
-        "policy_sha256": report.run.policy_sha256,
-        "scope": {key: scope[key] for key in (*SCOPE_SETTINGS, *(key for key in OPTIONAL_SCOPE_SETTINGS if key in scope))},
-        "acts": [_action_json(f) for f in report.findings if f.step.name in ACTIONS],
-        "held": [_action_json(f) for f in report.findings if f.step.name is StepName.HOLD],
-        "coming": [_coming_json(f, f.next) for f in report.findings if f.next and f.step.name not in {*ACTIONS, StepName.HOLD}],
-    }
-    return json.dumps({**plan, "sha256": _plan_hash(plan)}, indent=2, allow_nan=False) + "\n"
+    plan = PlanFile(
+        schema=SCHEMA,
+        made_at=now,
+        expires_at=now + expiry,
+        run=report.run.id,
+        version=report.run.version,
+        policy_sha256=report.run.policy_sha256,
+        scope=scope,
+        acts=tuple(action_row(f) for f in report.findings if f.step.name in ACTIONS),
+        held=tuple(action_row(f) for f in report.findings if f.step.name is StepName.HOLD),
+        coming=tuple(_coming_rows(f for f in report.findings if f.step.name not in {*ACTIONS, StepName.HOLD})),
+    )
+    fields = document_json(plan, brief=True)
+    return json.dumps({**fields, "sha256": _plan_hash(fields)}, indent=2, allow_nan=False) + "\n"
 
 
 def parse_plan(text: str, name: str, now: datetime) -> PlanFile:
@@ -131,16 +173,13 @@ def parse_plan(text: str, name: str, now: datetime) -> PlanFile:
             raise SettingsError(f"{name}: this version can't apply schema {fields['schema']!r}, only {SCHEMA}")
         if stated_hash != _plan_hash(fields):
             raise SettingsError(f"{name}: edited after it was written (sha256 mismatch); run `reaper plan` again")
-        expires = datetime.fromisoformat(fields["expires_at"])
-        plan = PlanFile(
-            actions_by_id={comparable_id(action.id): action for action in map(_parsed_action, fields["acts"])},
-            held=tuple(map(_parsed_action, fields["held"])),
-            scope=dict(fields["scope"]),
-            policy_sha256=str(fields["policy_sha256"]),
-            made_at=datetime.fromisoformat(fields["made_at"]),
-        )
-        expires = min(expires, plan.made_at + MAX_VALIDITY)
-        is_early = plan.made_at > now + CLOCK_TOLERANCE
+        plan: PlanFile = adapter(PlanFile).validate_json(json.dumps(fields), strict=True, extra="forbid")
+        for reason in (reason for action in (*plan.acts, *plan.held) for reason in action.hold_reasons):
+            if not RELEASE_OPTIONS.fullmatch(
+                reason.release
+            ):  # it is shown in a command to paste, and the hash in a plan is no signature
+                raise ValueError(reason.release)
+        expires, is_early = min(plan.expires_at, plan.made_at + MAX_VALIDITY), plan.made_at > now + CLOCK_TOLERANCE
     except ODD_REPLY_ERRORS as error:
         raise SettingsError(f"{name}: not a plan file of `reaper plan`: {_parse_error_text(error)}") from error
     if is_early:
@@ -158,57 +197,33 @@ def narrow_to_plan(finding: Finding, plan: PlanFile) -> Finding:
         return finding
     if action is None:
         return replace(finding, step=Step(name=StepName.NONE, because="it isn't in the plan file"))
-    if step.name is not action.action:
-        return _refused(finding, f"the plan says {action.action}, but now it would be {step.name}: {step.because}")
-    changed = [key for key, value in _resource_state(finding.case).items() if action.state.get(key) != value]
+    if step.name is not action.move:
+        return _refused(finding, f"the plan says {action.move}, but now it would be {step.name}: {step.because}")
+    changed = [key for key, value in _resource_state(finding.case).items() if action.seen.get(key) != value]
     return _refused(finding, f"changed since the plan was made: {', '.join(changed)}") if changed else finding
 
 
-def action_results(plan: PlanFile, report: Report) -> list[PlannedAction]:
+def action_results(plan: PlanFile, report: Report) -> list[AppliedAction]:
     """The result of each action of the plan."""
     findings = {comparable_id(f.case.resource.id): f for f in report.findings}
-    return [_with_result(action, findings.get(resource_id)) for resource_id, action in plan.actions_by_id.items()]
+    return [_applied(action, findings.get(resource_id)) for resource_id, action in plan.actions_by_id.items()]
 
 
-def _with_result(action: PlannedAction, finding: Finding | None) -> PlannedAction:
+def _applied(action: ActionRow, finding: Finding | None) -> AppliedAction:
     if finding is None:
-        return replace(action, result="not found", because="it wasn't found")
+        return AppliedAction(action=action, result="not found", because="it wasn't found")
     outcome, step = finding.outcome, finding.step
-    if step.name is not action.action:
-        return replace(action, result="on hold" if step.name is StepName.HOLD else "not due", because=step.because)
+    if step.name is not action.move:
+        result = "on hold" if step.name is StepName.HOLD else "not due"
+        return AppliedAction(action=action, result=result, because=step.because)
     because = outcome.error or outcome.because or step.because
-    return replace(action, result=outcome.result.value, because=because, is_done=outcome.result is Result.DONE)
+    return AppliedAction(action=action, result=outcome.result.value, because=because)
 
 
-def result_sentence(action: PlannedAction) -> str:
+def result_sentence(applied: AppliedAction) -> str:
     """Why an action wasn't carried out, for people and scripts."""
-    word = f"{action.result}: " if action.result in set(Result) else ""
-    return f"{action.id}: {word}{action.because}"
-
-
-def _parsed_action(row: Mapping[str, Any]) -> PlannedAction:
-    """What the plan says of one action. Raises KeyError, TypeError or ValueError for a value that can't be compared."""
-    saves, owner, name = row["saves_usd_per_hour"], row["owner"], row["account_name"]
-    return PlannedAction(
-        id=str(row["id"]),
-        kind=str(row["kind"]),
-        name=str(row["name"]),
-        target=Target(cloud=str(row["cloud"]), account=str(row["account"]), account_name=None if name is None else str(name)),
-        region=str(row["region"]),
-        action=StepName(row["move"]),
-        saves_usd_per_hour=None if saves is None else float(saves),
-        owner=None if owner is None else str(owner),
-        state=dict(row["seen"]),
-        hold_reasons=tuple(map(_parsed_reason, row.get("hold_reasons", ()))),
-        stop_by=str(row.get("stop_by", "stop")),
-    )
-
-
-def _parsed_reason(row: Mapping[str, Any]) -> HoldReason:
-    since = datetime.fromisoformat(row["since"]) if row["since"] else None
-    if not RELEASE_OPTIONS.fullmatch(row["release"]):  # it is shown in a command to paste, and the hash in a plan is no signature
-        raise ValueError(row["release"])
-    return HoldReason(because=str(row["because"]), since=since, release=str(row["release"]), after=str(row["after"]))
+    word = f"{applied.result}: " if applied.result in set(Result) else ""
+    return f"{applied.action.id}: {word}{applied.because}"
 
 
 def _parse_error_text(error: Exception) -> str:
@@ -216,47 +231,57 @@ def _parse_error_text(error: Exception) -> str:
         return f"it isn't JSON, or it is cut off ({error})"
     if isinstance(error, RecursionError):
         return "it is nested too deep"
-    return f"it has no {error}" if isinstance(error, KeyError) else "one of its values has the wrong type"
+    if isinstance(error, KeyError):
+        return f"it has no {error}"
+    from pydantic import ValidationError
+
+    if not isinstance(error, ValidationError):
+        return "one of its values has the wrong type"
+    first = error.errors()[0]
+    return f"it has no {first['loc'][-1]!r}" if first["type"] == "missing" else f"a value has the wrong type: {fault_text(error)}"
 
 
-def _action_json(finding: Finding) -> dict[str, Any]:
+def action_row(finding: Finding) -> ActionRow:
+    """Its action, due or on hold."""
     resource, step = finding.case.resource, finding.step
     action = step.held or step.name
-    on_hold = [{**asdict(reason), "since": utc_text(reason.since)} for reason in step.hold_reasons]
-    return {
-        "id": resource.id,
-        "kind": resource.kind,
-        "name": resource.name,
-        "cloud": resource.target.cloud,
-        "account": resource.target.account,
-        "account_name": resource.target.account_name,
-        "region": resource.region,
-        "move": action.value,
-        "because": step.because,
-        "usd_per_hour": finding.case.usd_per_hour,
-        "saves_usd_per_hour": finding.case.saves_usd_per_hour.get(action),
-        "owner": finding.case.owner.address,
-        "seen": _resource_state(finding.case),
-        **({"hold_reasons": on_hold} if on_hold else {}),
-        **({"stop_by": resource.stop_by} if resource.stop_by != "stop" else {}),
-    }
+    return ActionRow(
+        id=resource.id,
+        kind=resource.kind,
+        name=resource.name,
+        cloud=resource.target.cloud,
+        account=resource.target.account,
+        account_name=resource.target.account_name,
+        region=resource.region,
+        move=action,
+        because=step.because,
+        usd_per_hour=finding.case.usd_per_hour,
+        saves_usd_per_hour=finding.case.saves_usd_per_hour.get(action),
+        owner=finding.case.owner.address,
+        seen=_resource_state(finding.case),
+        hold_reasons=step.hold_reasons,
+        stop_by=resource.stop_by,
+    )
 
 
-def _coming_json(finding: Finding, action: NextAction) -> dict[str, Any]:
-    """For people and other programs; `reaper apply` takes what is due only."""
-    resource = finding.case.resource
-    return {
-        "id": resource.id,
-        "kind": resource.kind,
-        "name": resource.name,
-        "account": resource.target.account,
-        "region": resource.region,
-        "owner": finding.case.owner.address,
-        **next_json(action),
-    }
+def _coming_rows(findings: Iterable[Finding]) -> Iterator[ComingRow]:
+    for resource, owner, action in ((f.case.resource, f.case.owner, f.next) for f in findings):
+        if action:
+            yield ComingRow(
+                id=resource.id,
+                kind=resource.kind,
+                name=resource.name,
+                account=resource.target.account,
+                region=resource.region,
+                owner=owner.address,
+                step=action.step,
+                at=action.at,
+                saves_usd_per_hour=action.saves_usd_per_hour,
+                blocked_because=action.blocked_because,
+            )
 
 
-def _resource_state(case: Case) -> dict[str, Any]:
+def _resource_state(case: Case) -> dict[str, str | Mapping[str, str] | None]:
     """What must be unchanged when the plan is applied."""
     resource = case.resource
     return {

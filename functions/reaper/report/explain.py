@@ -1,6 +1,6 @@
 """Explains one resource: why its verdict is idle or not, what happens next, and everything this is based on.
 
-A live report is explained by its own JSON, as a saved one is. Only what no report has comes from the policy, the ledger and the finding.
+A live report is explained by the rows that are saved, as a saved one is. Only what no report has comes from the policy, the ledger and the finding.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from difflib import get_close_matches
 
 from reaper.calendars import office_hours
-from reaper.case import Evidence, Price, wanted_actions
+from reaper.case import Evidence, wanted_actions
 from reaper.duration import format_duration
 from reaper.finding import Finding, FinishedRun, Report
 from reaper.ledger.rows import HistoryEntry
@@ -22,8 +22,7 @@ from reaper.policy.schema import Policy
 from reaper.policy.tags import TAG_PREFIX
 from reaper.record import NO_RECORD, NO_SNOOZES, Notice, Record, Snooze, last_notice_at
 from reaper.report.coverage_map import place_text
-from reaper.report.json import finding_json, utc_text
-from reaper.report.saved import SavedFinding, SavedReport, SavedRun
+from reaper.report.json import FindingRow, ReportDocument, RunRow, finding_row, utc_text
 from reaper.text import Currency, clean_line, format_usd
 from reaper.words import frozen_because
 
@@ -47,19 +46,14 @@ class ExplainContext:
 
 def render(report: Report, wanted: str, known: ExplainContext) -> str | None:
     """The explanation of every resource with that ID or name, or the only one with such a part; None if there is none."""
-    texts = [
-        "\n".join(explain_row(SavedFinding.model_validate(finding_json(f, report.run.finished_at)), report.run, (f, known)))
-        + "\n"
-        for f in matching_findings(report, wanted)
-    ]
-    return "\n".join(texts) or None
+    now, findings = report.run.finished_at, matching_findings(report, wanted)
+    return "\n".join(explain_row(finding_row(f, now), report.run, (f, known)) for f in findings) or None
 
 
-def render_saved(report: SavedReport, wanted: str) -> str | None:
+def render_saved(report: ReportDocument, wanted: str) -> str | None:
     """The same from a saved report. What isn't in it (what the kind can do, the history) is left out."""
     ids = explained_ids(wanted, {row.id: row.name for row in report.findings})
-    rows = [row for row in report.findings if row.id in ids]
-    return "\n".join("\n".join(explain_row(row, report.run)) + "\n" for row in rows) or None
+    return "\n".join(explain_row(row, report.run) for row in report.findings if row.id in ids) or None
 
 
 def near_names(wanted: str, names: Sequence[str]) -> list[str]:
@@ -92,10 +86,12 @@ def explained_ids(wanted: str, names: Mapping[str, str]) -> list[str]:
     return ids if is_whole or len(ids) == 1 else []
 
 
-def explain_row(
-    row: SavedFinding, run: SavedRun | FinishedRun, live: tuple[Finding, ExplainContext] | None = None
-) -> Iterator[str]:
+def explain_row(row: FindingRow, run: RunRow | FinishedRun, live: tuple[Finding, ExplainContext] | None = None) -> str:
     """The lines about one resource. `live`: what isn't in a report about it."""
+    return "".join(f"{line}\n" for line in _lines(row, run, live))
+
+
+def _lines(row: FindingRow, run: RunRow | FinishedRun, live: tuple[Finding, ExplainContext] | None) -> Iterator[str]:
     yield clean_whole(row.name)
     yield explain_line("id", row.id)
     if live is None:
@@ -114,7 +110,7 @@ def explain_row(
     sure, idle_for = f" ({row.confidence})" if row.confidence else "", timedelta(seconds=row.idle_for_s or 0)
     idle = f", idle for {format_duration(idle_for)}" if idle_for else ""
     yield explain_line("verdict", f"{row.state}{sure}{idle}: {row.because}")
-    yield from _record_lines(row.id, live[1]) if live else _saved_memory_lines(row)
+    yield from _record_lines(row.id, live[1]) if live else _saved_memory_lines(row.memory)
     if live:
         finding, known = live
         for action, blocked in finding.case.blocked.items():
@@ -141,12 +137,13 @@ def _next_text(following: NextAction, currency: Currency) -> str:
     return f"{following.step} on or after {utc_text(following.at)}, {saves}{first}"
 
 
-def _price_text(row: SavedFinding, currency: Currency) -> str:
+def _price_text(row: FindingRow, currency: Currency) -> str:
     """Its price, or its share of its host's, with the source."""
-    price = row.host_share
-    if row.price and row.usd_per_hour is not None:
-        price = Price(usd_per_hour=row.usd_per_hour, source=row.price.source, as_of=row.price.as_of)
-    return f"{format_usd(price.usd_per_hour, 4, currency)}/hour ({price.source}, {price.as_of})" if price else "unknown"
+    share = row.host_share
+    for usd, price in ((row.usd_per_hour, row.price), (share.usd_per_hour if share else None, share)):
+        if price and usd is not None:
+            return f"{format_usd(usd, 4, currency)}/hour ({price.source}, {price.as_of})"
+    return "unknown"
 
 
 def _forbidden_because(finding: Finding, action: StepName, known: ExplainContext) -> str | None:
@@ -182,19 +179,19 @@ def _checked_lines(finding: Finding, known: ExplainContext) -> Iterator[str]:
             break
 
 
-def _rule_lines(row: SavedFinding, now: datetime) -> Iterator[str]:
+def _rule_lines(row: FindingRow, now: datetime) -> Iterator[str]:
     """The rule that applies, with its terms, the notes on it, its office hours and its freezes."""
     rule = row.rule_detail
-    terms = f": at most {rule.action}, idle after {rule.idle_after}, grace {rule.grace}" if rule else ""
-    then = f", then {rule.then.action} after {rule.then.after}" if rule and rule.then else ""
-    yield explain_line("rule", f"{row.rule}{terms}{then}")
+    then = f", then {rule.then['action']} after {rule.then['after']}" if rule.then else ""
+    terms = f"at most {rule.action}, idle after {rule.idle_after}, grace {rule.grace}{then}"
+    yield explain_line("rule", f"{row.rule}: {terms}")
     yield from (explain_line("", note) for note in row.rule_notes)
-    if rule and (hours := rule.hours):
+    if hours := rule.hours:
         off = f", except on days off in {' and '.join(hours.except_)}" if hours.except_ else ""
         yield explain_line("hours", f"{hours.on} in {hours.tz}{off}, start: {hours.start}{', force' if hours.force else ''}")
-    if rule and rule.waits_because:
+    if rule.waits_because:
         yield explain_line("frozen", rule.waits_because)
-    for each in [freeze for freeze in rule.freezes if freeze.end > now][:MAX_FREEZES] if rule else ():
+    for each in [freeze for freeze in rule.freezes if freeze.end > now][:MAX_FREEZES]:
         yield explain_line("frozen", f"from {utc_text(each.start)} until {utc_text(each.end)} by {each.calendar}")
 
 
@@ -227,10 +224,10 @@ def _signal_parts(evidence: Evidence) -> Iterator[str]:
         yield f"last busy {utc_text(evidence.last_busy)}" if evidence.last_busy else "never busy in the window"
 
 
-def _saved_memory_lines(row: SavedFinding) -> Iterator[str]:
-    if row.memory is None:
+def _saved_memory_lines(memory: Mapping[str, datetime | None] | None) -> Iterator[str]:
+    if memory is None:
         yield explain_line("memory", "no ledger record in the report")
-    for name, when in (row.memory or {}).items():
+    for name, when in (memory or {}).items():
         if when and name in MEMORY_NAMES:
             yield explain_line("memory", f"{MEMORY_NAMES[name]} {utc_text(when)}")
 

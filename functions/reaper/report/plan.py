@@ -14,7 +14,7 @@ from rich.text import Text
 from reaper import registry
 from reaper.finding import Finding
 from reaper.model import ACTIONS, Mode, StepName
-from reaper.pending.plan_file import PlanFile, PlannedAction
+from reaper.pending.plan_file import ActionRow, AppliedAction, PlanFile
 from reaper.report import summary
 from reaper.report.coming import ComingAction, coming_actions, coming_sentence
 from reaper.report.table import INDENT, REASON, Row, table_lines, wrap
@@ -27,7 +27,7 @@ COMING_STAGES = (("owner", 20), ("resource", 24), ("region", 0), ("owner", 0), (
 
 def plan_lines(plan: PlanFile, width: int, currency: Currency = DOLLARS) -> Iterator[Text]:
     """The totals, what is due, and what is on hold, by reason."""
-    due, several = list(plan.actions_by_id.values()), _has_several_accounts(plan)
+    due, several = plan.actions_by_id.values(), _has_several_accounts(plan)
     yield from wrap(Text(totals_text((*due, *plan.held), len(plan.held), currency), style="bold"), width)
     if due:
         yield from title_lines(f"Due ({len(due)})")
@@ -59,13 +59,13 @@ def coming_lines(findings: Sequence[Finding], width: int, currency: Currency = D
         yield from wrap(f"{coming_sentence(whole, Mode.AUDIT, rate)}, before limits.", width)
 
 
-def result_lines(plan: PlanFile, results: Sequence[PlannedAction], width: int, currency: Currency = DOLLARS) -> Iterator[Text]:
+def result_lines(plan: PlanFile, results: Sequence[AppliedAction], width: int, currency: Currency = DOLLARS) -> Iterator[Text]:
     """The result of each action of the plan. Why one wasn't carried out isn't in the table."""
     several = _has_several_accounts(plan)
     rows = [
         {
             "result": each.result,
-            **_row(each, several, currency),
+            **_row(each.action, several, currency),
             REASON: clean_line(each.because, 500) if each.is_done else "",
         }
         for each in results
@@ -73,7 +73,7 @@ def result_lines(plan: PlanFile, results: Sequence[PlannedAction], width: int, c
     yield from table_lines(rows, ACTION_STAGES, width)
 
 
-def totals_text(actions: Sequence[PlannedAction], on_hold: int = 0, currency: Currency = DOLLARS) -> str:
+def totals_text(actions: Sequence[ActionRow], on_hold: int = 0, currency: Currency = DOLLARS) -> str:
     """`3 stops, 1 scale-in, 1 delete; they save $61.20 an hour. 2 of them are on hold.`"""
     if not actions:
         return "No actions are due."
@@ -87,9 +87,9 @@ def totals_text(actions: Sequence[PlannedAction], on_hold: int = 0, currency: Cu
     return f"{counts_text(actions)}; saving {money}{more}.{held}"
 
 
-def counts_text(actions: Iterable[PlannedAction]) -> str:
+def counts_text(actions: Iterable[ActionRow]) -> str:
     """`3 stops, 1 scale-in, 1 delete`."""
-    nouns = Counter((action.action, registry.action_noun(action.kind, action.action, action.stop_by)) for action in actions)
+    nouns = Counter((action.move, registry.action_noun(action.kind, action.move, action.stop_by)) for action in actions)
     order = sorted(nouns, key=lambda pair: (pair[0] == "delete", -nouns[pair], pair[1]))
     return ", ".join(count_noun(nouns[pair], pair[1]) for pair in order)
 
@@ -113,16 +113,16 @@ def _coming_row(coming: ComingAction, currency: Currency) -> Row:
 
 
 def _has_several_accounts(plan: PlanFile) -> bool:
-    accounts = {action.target.account for action in (*plan.actions_by_id.values(), *plan.held)}
+    accounts = {action.account for action in (*plan.actions_by_id.values(), *plan.held)}
     return len(accounts) > 1 or bool(plan.scope.get("organization") or plan.scope.get("ous"))
 
 
-def _row(action: PlannedAction, several: bool, currency: Currency) -> Row:
-    account = action.target.account_name or action.target.account
+def _row(action: ActionRow, several: bool, currency: Currency) -> Row:
+    account = action.account_name or action.account
     where = {"where": clean_line(f"{account} {action.region}")} if several else {"region": clean_line(action.region)}
     saves = action.saves_usd_per_hour
     return {
-        "action": registry.action_noun(action.kind, action.action, action.stop_by),
+        "action": registry.action_noun(action.kind, action.move, action.stop_by),
         "saves/hour": "?" if saves is None else format_usd(saves, 2, currency),
         **resource_cells(action.name, action.kind),
         **where,
