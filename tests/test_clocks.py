@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fakes.builders import DAY, HOUR, NOW, TARGET
+from fakes.builders import DAY, HOUR, NOW, TARGET, clock_at
 from fakes.fake_cloud import KIND
 from fakes.fake_deployment import FakeDeployment, due, only
 from fakes.judged_cases import case, move
@@ -16,6 +16,8 @@ from fakes.planned import seen_idle, since_own_call
 from fakes.records import a_record, an_act, known, open_targets
 from reaper.calendars import office_hours
 from reaper.case import Blocked
+from reaper.handover import Decided
+from reaper.ledger import rows
 from reaper.limits import holds
 from reaper.limits.holds import Breaker, Exceeded, Hold, HoldRow, LimitName, Release
 from reaper.model import AnnouncedAction, Mode, Result, State, StepName
@@ -232,3 +234,51 @@ def test_a_release_ends_a_hold_and_a_jump_that_are_dated_ahead():
     given = Release(given_at=NOW, valid_until=NOW + DAY, by="lee")
     [row] = holds.settled_rows({"aws/123456789012": HoldRow(holds=(hold,), breakers=(jump,), release=given)}, NOW).values()
     assert (row.holds, row.jumps) == ((), ())
+
+
+@pytest.mark.parametrize("skew", [11 * MINUTE, -11 * MINUTE], ids=["fast", "slow"])
+def test_a_clock_that_differs_from_the_ledgers_sends_and_does_nothing(skew: timedelta):
+    deployment = FakeDeployment()
+    deployment.cloud.add("churn")
+    due(deployment)
+    sent = mails(deployment)
+    deployment.ledger.store.clock_skew = skew
+    report = deployment.sweep()
+    assert (deployment.cloud.log, mails(deployment)) == ([], sent)
+    [row] = [row for row in report.coverage if row.kind == "ledger"]
+    apart = "ahead of" if skew > timedelta(0) else "behind"
+    assert f"this machine's clock is 11 minutes {apart} the ledger's, so no notice is sent and nothing is done" in (
+        row.error or ""
+    )
+    deployment.ledger.store.clock_skew = skew / 2
+    assert only(deployment.sweep()).step.name is StepName.STOP
+
+
+def test_no_notice_goes_out_by_a_machine_whose_clock_is_wrong():
+    deployment = FakeDeployment()
+    deployment.cloud.add("churn")
+    opened = deployment.open_run(Mode.NOTIFY)
+
+    def hand_over(value: Any) -> Any:
+        if isinstance(value, Decided):  # what follows runs on another machine
+            deployment.ledger.store.clock_skew = -DAY
+        return value
+
+    report = run_phases(opened, hand_over)
+    assert mails(deployment) == 0
+    assert any("1 day behind the ledger's" in (row.error or "") for row in report.coverage)
+
+
+@pytest.mark.parametrize(
+    ("date", "skew"),
+    [
+        ("Thu, 26 Nov 2026 12:00:00 GMT", timedelta(hours=1)),
+        ("Thu, 26 Nov 2026 13:11:00 GMT", -11 * MINUTE),
+        (None, timedelta(0)),
+        ("yesterday", timedelta(0)),
+        ("Thu, 26 Nov 2026 12:00:00", timedelta(0)),
+    ],
+)
+def test_the_date_of_a_reply_says_how_far_the_clocks_are_apart(monkeypatch, date: str | None, skew: timedelta):
+    monkeypatch.setattr(rows, "datetime", clock_at(datetime(2026, 11, 26, 13, tzinfo=UTC)))
+    assert rows.clock_skew(date) == skew

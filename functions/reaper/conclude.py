@@ -21,7 +21,7 @@ from reaper.errors import ReaperError, SettingsError
 from reaper.finding import PLANNED, Finding, Outcome, Report, Step, follow_up, is_action, judged_case, left_alone
 from reaper.handover import Acted, Decided, Observed
 from reaper.ledger.ledger import RETENTION, Ledger
-from reaper.ledger.opening import ensure_format
+from reaper.ledger.opening import ensure_format, require_right_clock
 from reaper.ledger.rows import remembered_ids
 from reaper.ledger.runs import DOUBTED_ROW, UNREACHED_ROW, RunLeases, record_doubted, record_unreached
 from reaper.limits.breaker import record_statistics
@@ -142,9 +142,10 @@ def _conclude_run(
 
 
 def _can_write(ledger: Ledger, context: ConcludeContext, rows: list[Coverage]) -> bool:
-    """Whether the ledger can be written to: not if a newer version has written to it, or if its version can't be read."""
+    """Whether the ledger can be written to: not if another version wrote it, if its version can't be read, or if one of the clocks is wrong."""
     try:
         ensure_format(ledger)
+        require_right_clock(ledger)
     except ReaperError as error:
         add_failure_row(rows, failure_row("ledger", error))
         return False

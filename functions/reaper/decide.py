@@ -21,7 +21,7 @@ from reaper.errors import CloudError, ReaperError
 from reaper.finding import Finding, Step, View, finding_of, is_action
 from reaper.handover import Decided, Observed
 from reaper.ledger.ledger import Ledger
-from reaper.ledger.opening import FORMAT_ROW, ensure_format
+from reaper.ledger.opening import FORMAT_ROW, ensure_format, require_right_clock
 from reaper.ledger.rows import NamedRow, Recalled, comparable_id, remembered_ids
 from reaper.ledger.runs import RunLeases
 from reaper.limits import applying, breaker, holds
@@ -157,6 +157,7 @@ def _begun(run: Run, context: DecideContext) -> _Phase:
     phase = replace(phase, leases=leases)
     try:
         rows = ledger.read_rows((unfinished.OPEN_TARGETS_ROW, FORMAT_ROW))
+        require_right_clock(ledger)
         ensure_format(ledger, rows[FORMAT_ROW])
     except ReaperError as error:
         return replace(phase, ledger=None, failures=[failure_row("ledger", error)])

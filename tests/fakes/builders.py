@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
 
 from reaper.model import Ceiling, Resource, Role, Rule, Target
@@ -60,3 +60,14 @@ def heartbeat(hours: int = SPAN, **fields: Any) -> Reading:
 def observation(*readings: Reading, **fields: Any) -> Observation:
     """What those readings make together."""
     return Observation(resource=fields.pop("resource", resource()), readings=readings, **fields)
+
+
+def clock_at(now: datetime) -> type[datetime]:
+    """`datetime` with a clock that stands at `now`, for a module that reads the machine's own."""
+
+    class Standing(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
+            return now.astimezone(tz)
+
+    return Standing

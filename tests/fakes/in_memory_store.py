@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
+from datetime import timedelta
 
 from reaper.ledger.rows import (
     FIRST_NAME,
@@ -22,6 +23,8 @@ from reaper.ledger.rows import (
 
 class InMemoryStore:
     """`reaper.ledger.rows.RowStore` in a dictionary, safe to use from several threads."""
+
+    clock_skew = timedelta(0)
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -6,11 +6,12 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from fakes.builders import DAY, HOUR, NOW
+from fakes.builders import DAY, HOUR, NOW, clock_at
 from fakes.histories import history_of
 from fakes.ledger_places import ARM, ARN, HERE, in_memory
 from fakes.records import a_record, changed
 from reaper.errors import CloudError, Reason
+from reaper.ledger import rows
 from reaper.ledger.ledger import RETENTION, Ledger
 from reaper.ledger.rows import HistoryEntry
 from reaper.model import StepName
@@ -245,3 +246,17 @@ def test_a_memory_without_a_write_time_is_never_forgotten(ledger_location, other
     ledger_location.overwrite(ARN, "touched", 5)
     recalled = ledger.recall([ARN, *ids], NOW)
     assert [recalled.record(id) for id in (ARN, *ids)] == [replace(FULL, version=1)] * (others + 1)
+
+
+def test_a_store_compares_its_clock_with_this_machines(ledger_location, monkeypatch):
+    ledger = ledger_location.open_ledger()
+    monkeypatch.setattr(rows, "datetime", clock_at(datetime.now(UTC) + DAY))
+    has_own_clock = ledger_location.address.startswith(("dynamodb:", "table:"))
+    for read in (
+        lambda: ledger.read_row("any"),
+        lambda: ledger.read_rows(["any", "other"]),
+        lambda: ledger.recall_target(HERE, NOW),
+    ):
+        ledger.store.clock_skew = timedelta(0)
+        read()
+        assert abs(ledger.store.clock_skew - has_own_clock * DAY) < timedelta(minutes=1)

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from datetime import timedelta
 from importlib import import_module
 from pathlib import Path, PurePath, PureWindowsPath
 
-from reaper.errors import SettingsError
+from reaper.duration import format_duration
+from reaper.errors import CloudError, Reason, SettingsError
 from reaper.extras import install_command
 from reaper.ledger.ledger import Ledger, write_until_accepted
 from reaper.ledger.rows import NamedRow
+from reaper.record import MAX_CLOCK_SKEW
 
 FORMAT, FORMAT_ROW = 3, "format"
 """The format that this version writes, and the named row that says so. It names the ledger's deployment, too."""
@@ -81,6 +84,15 @@ def ensure_format(ledger: Ledger, known: NamedRow | None = None) -> None:
         return row.values == marked or ledger.write_row(FORMAT_ROW, marked, row.version) or None
 
     write_until_accepted(attempt, "the format of the ledger")
+
+
+def require_right_clock(ledger: Ledger) -> None:
+    """Raises CloudError if this machine's clock and that of the store, as of its last reply, are too far apart for any date to be relied on."""
+    skew = ledger.store.clock_skew
+    if abs(skew) > MAX_CLOCK_SKEW:
+        apart = f"{format_duration(abs(skew))} {'ahead of' if skew > timedelta(0) else 'behind'} the ledger's"
+        because = f"this machine's clock is {apart}, so no notice is sent and nothing is done; set the clock right"
+        raise CloudError(Reason.REFUSED, "ledger:Read", because)
 
 
 def require_known_format(ledger: Ledger, known: NamedRow | None = None) -> NamedRow:

@@ -10,7 +10,8 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 from enum import StrEnum
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
@@ -115,7 +116,12 @@ Condition = AtVersion | FreeFor | Having
 
 
 class RowStore(Protocol):
-    """Every operation raises CloudError if the store fails. All reads are consistent. Writes of one row are atomic."""
+    """Every operation raises CloudError if the store fails. All reads are consistent. Writes of one row are atomic.
+
+    `clock_skew`: how far this machine's clock was ahead of the store's at the last read; zero if the store has no clock of its own.
+    """
+
+    clock_skew: timedelta
 
     def get(self, key: Key) -> Row | None:
         """The row, in one request."""
@@ -142,6 +148,17 @@ class RowStore(Protocol):
 
     def close(self) -> None:
         """Close files and connections."""
+
+
+def clock_skew(date: str | None) -> timedelta:
+    """How far this machine's clock is ahead of the `Date` of a reply that just came; zero if it has none, or none that can be read.
+
+    https://www.rfc-editor.org/rfc/rfc9110#section-6.6.1
+    """
+    try:
+        return datetime.now(UTC) - parsedate_to_datetime(date or "")
+    except (TypeError, ValueError):  # a date without a zone, too
+        return timedelta(0)
 
 
 def is_met(condition: Condition | None, row: Row | None) -> bool:

@@ -11,6 +11,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing, contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,8 @@ BY_KEY = "WHERE category = ? AND place = ? AND name = ?"
 
 class SqliteStore:
     """`reaper.ledger.rows.RowStore` in a file, through a connection that several threads may use."""
+
+    clock_skew = timedelta(0)
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection

@@ -31,6 +31,7 @@ from reaper.ledger.rows import (
     Having,
     Key,
     Row,
+    clock_skew,
 )
 from reaper.model import Target
 
@@ -64,6 +65,7 @@ class DynamoStore:
         self._cloud = cloud
         self._name = name
         self._pause = pause
+        self.clock_skew = timedelta(0)
 
     def get(self, key: Key) -> Row | None:
         item = self._get(item_key(key))
@@ -164,11 +166,13 @@ class DynamoStore:
 
     def _call(self, operation: str, want: str, **params: Any) -> dict[str, Any]:
         try:
-            return self._cloud.call("dynamodb", operation, want, **params)
+            reply = self._cloud.call("dynamodb", operation, want, **params)
         except CloudError as error:
             if error.reason is Reason.GONE:
                 raise SettingsError(f"REAPER_LEDGER=dynamodb://{self._name}: no such table in {self._cloud.region}") from error
             raise
+        self.clock_skew = clock_skew(reply.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date"))
+        return reply
 
 
 def open_store(address: str, environ: Mapping[str, str], *, read_only: bool = False) -> DynamoStore:

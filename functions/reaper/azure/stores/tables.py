@@ -26,6 +26,7 @@ from typing import Any
 
 from azure.core import MatchConditions
 from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError
+from azure.core.pipeline import PipelineResponse
 from azure.data.tables import TableClient, TableEntity, UpdateMode
 
 from reaper.azure.stores import trusted_hosts
@@ -41,6 +42,7 @@ from reaper.ledger.rows import (
     Having,
     Key,
     Row,
+    clock_skew,
     is_met,
     sortable_time,
 )
@@ -72,6 +74,7 @@ class TableStore:
     def __init__(self, client: TableClient, address: str) -> None:
         self._client = client
         self._address = address
+        self.clock_skew = timedelta(0)
 
     def get(self, key: Key) -> Row | None:
         entity = self._get(*entity_key(key))
@@ -130,7 +133,7 @@ class TableStore:
     def _get(self, partition: str, name: str) -> TableEntity | None:
         with self._sdk_errors_as_cloud_errors("read"):
             try:
-                return self._client.get_entity(partition, name)
+                return self._client.get_entity(partition, name, raw_response_hook=self._compare_clocks)
             except HttpResponseError as error:
                 if error.status_code == 404 and not _is_table_missing(error):
                     return None
@@ -139,7 +142,13 @@ class TableStore:
     def _query(self, condition: str, page: int = 1000, **parameters: str) -> Iterator[TableEntity]:
         """Every entity that meets the OData condition, in the order of its keys; `@name` in the condition is a parameter."""
         with self._sdk_errors_as_cloud_errors("read"):
-            yield from self._client.query_entities(condition, results_per_page=min(max(page, 1), 1000), parameters=parameters)
+            size, hook = min(max(page, 1), 1000), self._compare_clocks
+            yield from self._client.query_entities(
+                condition, results_per_page=size, parameters=parameters, raw_response_hook=hook
+            )
+
+    def _compare_clocks(self, reply: PipelineResponse[Any, Any]) -> None:
+        self.clock_skew = clock_skew(reply.http_response.headers.get("Date"))
 
     def _partition_entities(self, partition: str, names: Collection[str]) -> Iterator[TableEntity]:
         """The entities of these names, perhaps with others between them."""
