@@ -60,7 +60,7 @@ def test_the_clock_is_read_in_entry_points_only():
         "aws/functions/snooze.py",
         "azure/functions/activities.py",
         "aws/functions/workflow.py",
-        "azure/triggers.py",
+        "azure/functions/triggers.py",
     }
     readers = {
         name

@@ -58,7 +58,7 @@ names = dict.fromkeys(("function_name", "memory_limit_in_mb", "invoked_function_
 report = sweep.handler({}, SimpleNamespace(**names, get_remaining_time_in_millis=lambda: 900_000))
 """
 WORKFLOW = """
-from reaper.azure import triggers
+from reaper.azure.functions import triggers
 from reaper.azure.functions import activities
 from reaper.azure.functions.orchestration import CARRIED
 from reaper.report.json import report_json
@@ -92,7 +92,7 @@ ENTRY_POINTS = [
         for cloud in ("aws", "azure")
         for path in (ROOT / f"functions/reaper/{cloud}/functions").glob("[!_]*.py")
     ),
-    "reaper.azure.triggers",
+    "reaper.azure.functions.triggers",
     "reaper.snooze.handler",
 ]
 

@@ -27,10 +27,9 @@ from azure.storage.blob import BlobServiceClient
 import azurite
 from on_azure import durable_engine, tokens
 from on_azure.durable_engine import Engine, Instance
-from reaper.azure import triggers
-from reaper.azure.clients import new_credential
-from reaper.azure.functions import activities, starting
+from reaper.azure.functions import activities, starting, triggers
 from reaper.azure.functions import report as run_report
+from reaper.azure.session import new_credential
 from reaper_sandbox.azure import signals
 from reaper_sandbox.azure.server import Server
 from reaper_sandbox.azure.subscription import Thing

@@ -9,9 +9,8 @@ import pytest
 
 from on_azure.conftest import DAY, HOUR, LONG_AGO, NOW, SUB
 from reaper.azure import metrics
-from reaper.azure.clients import RETRY_COUNTS
 from reaper.azure.metrics import MetricQuery, MetricResult, MetricResults, MetricSource
-from reaper.azure.session import CloudSession
+from reaper.azure.session import RETRY_COUNTS, CloudSession
 from reaper.evidence import ARRIVAL_DELAY, alive_from, last_busy
 from reaper.observation import Series, Window
 from reaper_sandbox.azure import routes, signals

@@ -14,8 +14,7 @@ from azure.core.credentials import TokenCredential
 
 from reaper.accounts import subscription_ids
 from reaper.azure import workspaces
-from reaper.azure.clients import CA_BUNDLE_VARIABLES, Clients, GraphQuotaPolicy, hosts_from_env, new_credential
-from reaper.azure.session import CloudSession
+from reaper.azure.session import CA_BUNDLE_VARIABLES, Clients, CloudSession, GraphQuotaPolicy, hosts_from_env, new_credential
 from reaper.azure.workspaces import Subscription
 from reaper.case import Coverage
 from reaper.errors import CloudError, Reason, SettingsError

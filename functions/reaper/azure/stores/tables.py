@@ -243,7 +243,7 @@ def open_store(address: str, environ: Mapping[str, str], *, read_only: bool = Fa
         if client.account_name == account.partition(".")[0]:
             return TableStore(client, f"table://{address}")
         client.close()
-    from reaper.azure.clients import new_credential  # which loads the SDK's other clients
+    from reaper.azure.session import new_credential  # which loads the SDK's other clients
 
     host = account if "." in account else f"{account}.{PUBLIC_SUFFIX}"
     if because := trusted_hosts.refused_because(f"https://{host}", "table"):

@@ -24,8 +24,8 @@ from azure.core.exceptions import (
 )
 from azure.storage.blob import BlobClient, BlobServiceClient, ContentSettings
 
-from reaper.azure.clients import RETRY_COUNTS, TIMEOUTS, new_credential
 from reaper.azure.requests import first_line
+from reaper.azure.session import RETRY_COUNTS, TIMEOUTS, new_credential
 from reaper.azure.stores import trusted_hosts
 from reaper.errors import CloudError, Reason, SettingsError
 from reaper.urls import split_address

@@ -12,7 +12,7 @@ import re
 from ipaddress import ip_address
 from urllib.parse import SplitResult
 
-from reaper.azure.clients import BATCH_HOSTS
+from reaper.azure.session import BATCH_HOSTS
 from reaper.text import shorten
 from reaper.urls import is_loopback, split_address
 
