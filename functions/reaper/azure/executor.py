@@ -10,7 +10,7 @@ Recreating: https://learn.microsoft.com/rest/api/azureml/online-deployments/crea
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -36,9 +36,9 @@ from reaper.acting.contract import (
 )
 from reaper.azure import computes, deployments
 from reaper.azure.computes import compute_request
-from reaper.azure.deployments import WRITE, WRITE_ENDPOINT, DeploymentDetails, deployment_request, endpoint_of
+from reaper.azure.deployments import DELETE, WRITE, WRITE_ENDPOINT, DeploymentDetails, deployment_request, endpoint_of
 from reaper.azure.reader import Action, Deletion, Scaling, State, Table
-from reaper.azure.requests import ArmChange, ArmOperation, ArmRequest, Change, Json, duration_seconds, latest_known, parse_time
+from reaper.azure.requests import ArmChange, ArmRequest, Json, duration_seconds, latest_known, parse_time
 from reaper.azure.workspaces import require_assets
 from reaper.errors import ActionWithdrawn, CloudError, Reason
 from reaper.finding import Outcome
@@ -64,7 +64,7 @@ DEPLOYMENT_ID = re.compile(
 )
 
 
-def write(cloud: CloudSession, change: Change, read: ArmRequest) -> None:
+def write(cloud: CloudSession, change: ArmChange, read: ArmRequest) -> None:
     """Change the resource that `read` reads. Raises CloudError, with Reason.GONE only if the resource itself is gone."""
     try:
         cloud.change(change)
@@ -82,22 +82,14 @@ def require_settled(state: object, permission: str) -> None:
         raise CloudError(Reason.REFUSED, permission, f"it is still {state}: {RUN_AGAIN_LATER}")
 
 
-def compute_operation(cloud: CloudSession, compute_id: str, call: str) -> ArmOperation:
-    """`start` or `stop`, ready to be sent."""
-    begin = getattr(cloud.clients.operations_client().compute, f"begin_{call}")
-    return ArmOperation(permission=f"{computes.ROOT}/{call}/action", path=f"{compute_id}/{call}", begin=_at(compute_id, 1, begin))
-
-
-def delete_deployment(cloud: CloudSession, deployment_id: str) -> ArmOperation:
-    begin = cloud.clients.operations_client().online_deployments.begin_delete
-    return ArmOperation(permission=deployments.DELETE, path=deployment_id, begin=_at(deployment_id, 2, begin))
-
-
-def _at(resource_id: str, depth: int, begin: Callable[..., object]) -> Callable[..., object]:
-    """The operation on the resource: resource group, workspace and the names below it come first."""
-    parts = parse_resource_id(resource_id)
-    names = (parts["resource_group"], parts["name"], *(parts[f"child_name_{level}"] for level in range(1, depth + 1)))
-    return partial(begin, *(str(name) for name in names))
+def operation(cloud: CloudSession, resource_id: str, call: str) -> ArmChange:
+    """`start` or `stop` of a compute or `delete` of a deployment, ready to be sent by the SDK. Resource group, workspace and names below come first."""
+    sdk, parts = cloud.clients.operations_client(), parse_resource_id(resource_id)
+    names = [str(parts[key]) for key in ("resource_group", "name", "child_name_1", "child_name_2") if key in parts]
+    if call == "delete":
+        return ArmChange(permission=DELETE, path=resource_id, begin=partial(sdk.online_deployments.begin_delete, *names))
+    begin = partial(getattr(sdk.compute, f"begin_{call}"), *names)
+    return ArmChange(permission=f"{computes.ROOT}/{call}/action", path=f"{resource_id}/{call}", begin=begin)
 
 
 def identity(row: Mapping[str, Any]) -> UndoState:
@@ -138,20 +130,6 @@ OWN_CHANGE_TAKES = timedelta(minutes=15)
 """How long after the beginning of an action its own change may be noted on the endpoint."""
 
 
-def read_state(cloud: CloudSession, resource: Resource, step: StepName) -> dict[str, object]:
-    """The whole deployment, its endpoint with its traffic and, before a delete, the assets it would be recreated from. Raises CloudError."""
-    row, endpoint = deployments.read_row_and_endpoint(cloud, resource.id)
-    made_from = require_assets(cloud, row, resource.details.workspace) if step is StepName.DELETE else []
-    return {"deployment": row, "endpoint": endpoint, "assets": made_from}
-
-
-def is_recorded(resource: Resource, state: State) -> bool:
-    """Whether the state has the deployment and the endpoint that the permit compares with."""
-    now: DeploymentDetails = resource.details
-    recorded = deployments.with_digests(now, state["deployment"], state["endpoint"])
-    return recorded == now and recorded_share(state) == (now.traffic_percent or 0)
-
-
 def recorded_share(state: State) -> int:
     return deployments.traffic_percent(state["endpoint"], state["deployment"]["name"]) or 0
 
@@ -176,7 +154,7 @@ def _set_share(cloud: CloudSession, deployment_id: str, state: State, percent: i
 def delete(cloud: CloudSession, resource: Resource, manifest: Manifest, permit: Permit) -> str:
     """Begin to delete it. If it gets traffic, set that to 0%, wait until that is in place, and look at everything again before."""
     percent, own_changes = recorded_share(manifest.undo_state), unchanged
-    operation = delete_deployment(cloud, resource.id)
+    change = operation(cloud, resource.id, "delete")
     if percent:
         with permit():
             _set_to_zero(cloud, resource, manifest)
@@ -184,7 +162,7 @@ def delete(cloud: CloudSession, resource: Resource, manifest: Manifest, permit: 
         own_changes = partial(_without_own_change, resource)
         permit.after_wait(own_changes)
     with permit(own_changes):
-        write(cloud, operation, deployments.deployment_request(resource.id))
+        write(cloud, change, deployment_request(resource.id))
     moved = f"its {percent}% of the traffic was set to 0%, and " if percent else ""
     return f"{moved}deletion started; the next sweep checks the result"
 
@@ -236,7 +214,7 @@ def put_back_share(cloud: CloudSession, resource: Resource, interrupted: Act) ->
     own_change, state = change, dict[str, Json]()
 
     def look() -> PutBackResult | CloudError:
-        row = cloud.find(deployments.deployment_request(resource.id))
+        row = cloud.find(deployment_request(resource.id))
         if row is None:
             return PutBackResult(state=HalfDone.DONE, because="it is deleted")
         state.update(deployment=row, endpoint=cloud.call(endpoint_of(resource.id)))
@@ -288,7 +266,7 @@ def recreate(cloud: CloudSession, manifest: Manifest) -> UndoResult:
     endpoint = cloud.call(endpoint_of(manifest.id))
     before, now = identity(manifest.undo_state["endpoint"]), identity(endpoint)
     require_same(before, now, deployments.READ_ENDPOINTS, "its endpoint")
-    row = cloud.find(deployments.deployment_request(manifest.id))
+    row = cloud.find(deployment_request(manifest.id))
     if row is None or (_is_own_creation(row, manifest) and _state_of(row) in deployments.BROKEN_STATES):
         change = ArmChange(permission=WRITE, path=manifest.id, body=deployments.writable_body(recorded), method="PUT")
         write(cloud, change, endpoint_of(manifest.id))
@@ -374,12 +352,16 @@ def functions_of(table: Table) -> ActionFunctions[CloudSession]:
 
 
 def _read_undo_state(table: Table, cloud: CloudSession, resource: Resource, step: StepName, earlier: Earlier) -> UndoState:
-    """What the resource is like. Raises CloudError if it couldn't be recognized or recreated later."""
+    """What the resource is like: a deployment whole, its endpoint with its traffic and, before a delete, the assets it would be recreated from.
+    Raises CloudError if it couldn't be recognized or recreated later.
+    """
     if resource.created is None and not isinstance(table.actions[step], StartStop):
         raise CloudError(Reason.REFUSED, resource.kind, f"it {UNKNOWN_CREATION}")
     if table.saved:
         return _state_of_compute(table, resource, step)
-    return {**read_state(cloud, resource, step), "previous": earlier.record}
+    row, endpoint = deployments.read_row_and_endpoint(cloud, resource.id)
+    assets = require_assets(cloud, row, resource.details.workspace) if step is StepName.DELETE else []
+    return {"deployment": row, "endpoint": endpoint, "assets": assets, "previous": earlier.record}
 
 
 def _state_of_compute(table: Table, resource: Resource, step: StepName) -> UndoState:
@@ -401,17 +383,25 @@ def _shape(table: Table, step: StepName, by: str | None) -> Action:
 def _perform(table: Table, cloud: CloudSession, resource: Resource, manifest: Manifest, permit: Permit) -> Outcome:
     """Carry it out. Raises ActionWithdrawn, and does nothing, if it isn't as recorded."""
     action = _shape(table, manifest.action, resource.stop_by)
-    state = manifest.undo_state
-    if not (_state_of_compute(table, resource, manifest.action) == state if table.saved else is_recorded(resource, state)):
+    if not _is_recorded(table, resource, manifest):
         raise ActionWithdrawn("its settings changed a moment ago")
     if isinstance(action, Scaling):
         return done(_scale(action, cloud, resource, manifest, permit))
     if isinstance(action, Deletion):
         return done(delete(cloud, resource, manifest, permit))
-    operation = compute_operation(cloud, resource.id, action.call)
+    change = operation(cloud, resource.id, action.call)
     with permit():
-        write(cloud, operation, compute_request(resource.id))
+        write(cloud, change, compute_request(resource.id))
     return done(action.because)
+
+
+def _is_recorded(table: Table, resource: Resource, manifest: Manifest) -> bool:
+    """Whether the manifest has the compute, or the deployment and the endpoint, that the permit compares with."""
+    state, now = manifest.undo_state, resource.details
+    if table.saved:
+        return _state_of_compute(table, resource, manifest.action) == state
+    recorded = deployments.with_digests(now, state["deployment"], state["endpoint"])
+    return bool(recorded == now) and recorded_share(state) == (now.traffic_percent or 0)
 
 
 def _scale(scaling: Scaling, cloud: CloudSession, resource: Resource, manifest: Manifest, permit: Permit) -> str:
@@ -481,11 +471,11 @@ def _start_again(action: StartStop, cloud: CloudSession, compute_id: str, status
     undo = action.undo_call
     if undo is None:
         raise CloudError(Reason.REFUSED, action.call, f"{action.call} isn't undone")
-    operation = compute_operation(cloud, compute_id, undo.call)
+    change = operation(cloud, compute_id, undo.call)
     if status in undo.done:
         return UndoResult(because=f"it is already {status}")
-    require_settled(status, operation.permission)
-    write(cloud, operation, compute_request(compute_id))
+    require_settled(status, change.permission)
+    write(cloud, change, compute_request(compute_id))
     return UndoResult(because=undo.because, not_restored=undo.lost)
 
 

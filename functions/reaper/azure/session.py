@@ -11,7 +11,6 @@ service: https://learn.microsoft.com/azure/azure-monitor/metrics/migrate-to-batc
 
 from __future__ import annotations
 
-import copy
 import json
 import logging
 import os
@@ -19,10 +18,11 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -34,15 +34,7 @@ from azure.core.exceptions import (
     ServiceRequestError,
     ServiceResponseError,
 )
-from azure.core.pipeline import PipelineRequest, PipelineResponse
-from azure.core.pipeline.policies import (
-    HttpLoggingPolicy,
-    ProxyPolicy,
-    RequestIdPolicy,
-    RetryPolicy,
-    SansIOHTTPPolicy,
-    UserAgentPolicy,
-)
+from azure.core.pipeline import PipelineRequest, PipelineResponse, policies
 from azure.core.rest import HttpRequest, HttpResponse
 from azure.identity import DefaultAzureCredential
 from azure.mgmt.core import ARMPipelineClient
@@ -54,9 +46,7 @@ from reaper.azure.requests import (
     VERSION_REFUSED,
     A,
     ArmChange,
-    ArmOperation,
     ArmRequest,
-    Change,
     Json,
     error_from_reply,
     first_line,
@@ -104,36 +94,27 @@ class Clients:
         self.older_versions: dict[str, str] = {}
         self.pause: Callable[[float], None] = time.sleep
         self._credential, self._subscription, self._hosts, self._graph_quota = credential, subscription, hosts, graph_quota
-        self._arm: ARMPipelineClient[HttpRequest, HttpResponse] = ARMPipelineClient(
-            hosts.arm, policies=self._reading_policies(hosts.arm_scope), **TIMEOUTS
-        )
-        self._arm.__enter__()
         self._opened: dict[str, Any] = {}
-        self._results: dict[Hashable, Any] = {}
-        self._locks: dict[Hashable, threading.Lock] = {}
         self._lock = threading.Lock()
 
-    def send(self, request: HttpRequest, region: str | None) -> HttpResponse:
-        """One request that reads from Resource Manager, or from the batch metrics host of `region`. Raises azure-core's errors."""
+    def send(self, request: HttpRequest, region: str | None = None, *, once: bool = False) -> HttpResponse:
+        """One request to Resource Manager, or one that reads from the batch metrics host of `region`. `once`: without a second try whatever happens
+        to it. Raises azure-core's errors.
+        """
         with _local_errors():
             if region is not None:
-                metrics: MetricsClient = self._opened_once(f"metrics {region}", lambda: self._metrics_client(region))
+                metrics: MetricsClient = self._opened_once(f"metrics {region}", partial(self._metrics_client, region))
                 return metrics.send_request(request)
-            request.url = self._arm.format_url(request.url)
-            return self._arm.send_request(request)
+            new_client = partial(self._arm_client, once=once)
+            arm: ARMPipelineClient[HttpRequest, HttpResponse] = self._opened_once("change" if once else "read", new_client)
+            request.url = arm.format_url(request.url)
+            return arm.send_request(request)
 
-    def send_once(self, request: HttpRequest) -> HttpResponse:
-        """One request to Resource Manager, without a second try whatever happens to it. Raises azure-core's errors."""
-        with _local_errors():
-            client: ARMPipelineClient[HttpRequest, HttpResponse] = self._opened_once("change", self._changing_client)
-            request.url = client.format_url(request.url)
-            return client.send_request(request)
-
-    def begin(self, operation: ArmOperation) -> Any | None:
+    def begin(self, operation: Callable[..., object]) -> Any | None:
         """Begin a change by a public operation of the SDK, sent once. Returns Azure's reply if it isn't the documented one; raises its errors."""
         try:
             with _local_errors():
-                operation.begin(polling=False, error_map=PLAIN_ERRORS)
+                operation(polling=False, error_map=PLAIN_ERRORS)
         except ClientAuthenticationError:
             raise
         except HttpResponseError as error:
@@ -147,40 +128,18 @@ class Clients:
         # Imported here because only actions need it, and its thousands of models take time and memory to load.
         from azure.mgmt.machinelearningservices import MachineLearningServicesMgmtClient
 
-        def new_client() -> MachineLearningServicesMgmtClient:
-            return MachineLearningServicesMgmtClient(
-                self._credential,
-                self._subscription,
-                base_url=self._hosts.arm,
-                api_version=API_VERSIONS["Microsoft.MachineLearningServices"],
-                credential_scopes=[self._hosts.arm_scope],
-                policies=self._changing_policies(),
-                **TIMEOUTS,
-            )
-
+        new_client = partial(
+            MachineLearningServicesMgmtClient,
+            self._credential,
+            self._subscription,
+            base_url=self._hosts.arm,
+            api_version=API_VERSIONS["Microsoft.MachineLearningServices"],
+            credential_scopes=[self._hosts.arm_scope],
+            policies=self._policies(self._hosts.arm_scope, once=True),
+            **TIMEOUTS,
+        )
         operations: MachineLearningServicesMgmtClient = self._opened_once("operations", new_client)
         return operations
-
-    def read_once(self, key: Hashable, read: Callable[[], A]) -> A:
-        """The result of `read`, called by the first caller only. A CloudError is remembered and raised to all."""
-        with self._lock:
-            lock = self._locks.setdefault(key, threading.Lock())
-        with lock:
-            if key not in self._results:
-                try:
-                    self._results[key] = read()
-                except CloudError as error:
-                    self._results[key] = error
-        result: A | CloudError = self._results[key]
-        if isinstance(result, CloudError):
-            raise result
-        return result
-
-    def without_cache(self) -> Clients:
-        """The same clients with nothing remembered, for reading again."""
-        fresh = copy.copy(self)
-        fresh._results, fresh._locks = {}, {}
-        return fresh
 
     def _opened_once(self, key: str, client: Callable[[], Any]) -> Any:
         with self._lock:
@@ -188,16 +147,17 @@ class Clients:
                 self._opened[key] = client().__enter__()
             return self._opened[key]
 
-    def _changing_client(self) -> ARMPipelineClient[HttpRequest, HttpResponse]:
-        return ARMPipelineClient(self._hosts.arm, policies=self._changing_policies(), **TIMEOUTS)
+    def _policies(self, scope: str, *, once: bool = False) -> list[Any]:
+        """Outermost first. Tokens are requested for `scope`. `once`: each call is sent once, at once, and neither redirected nor repeated; a client
+        with other policies only reads.
+        """
+        reading = [ShortRetryPolicy(), self._graph_quota, ARMChallengeAuthenticationPolicy(self._credential, scope)]
+        own = [SendOncePolicy(self._credential, scope)] if once else reading
+        agent = policies.UserAgentPolicy("ml-idle-reaper")
+        return [policies.RequestIdPolicy(), agent, policies.ProxyPolicy(), *own, policies.HttpLoggingPolicy()]
 
-    def _changing_policies(self) -> list[Any]:
-        """Each change is sent once, at once, and neither redirected nor repeated."""
-        return _policies(SendOncePolicy(self._credential, self._hosts.arm_scope))
-
-    def _reading_policies(self, scope: str) -> list[Any]:
-        """Of a client that only reads. Tokens are requested for `scope`."""
-        return _policies(ShortRetryPolicy(), self._graph_quota, ARMChallengeAuthenticationPolicy(self._credential, scope))
+    def _arm_client(self, *, once: bool) -> ARMPipelineClient[HttpRequest, HttpResponse]:
+        return ARMPipelineClient(self._hosts.arm, policies=self._policies(self._hosts.arm_scope, once=once), **TIMEOUTS)
 
     def _metrics_client(self, region: str) -> MetricsClient:
         scope = self._hosts.metrics_scope
@@ -205,7 +165,7 @@ class Clients:
             str(self._hosts.metrics).replace("{region}", region),
             self._credential,
             audience=scope.removesuffix("/.default"),
-            policies=self._reading_policies(scope),
+            policies=self._policies(scope),
             **TIMEOUTS,
         )
 
@@ -219,7 +179,7 @@ def _local_errors() -> Iterator[None]:
         raise ServiceRequestError(f"this machine can't make the call: {error}") from error
 
 
-class ShortRetryPolicy(RetryPolicy[Any, Any]):
+class ShortRetryPolicy(policies.RetryPolicy[Any, Any]):
     """Few tries, and Retry-After up to `longest_s` seconds. For reads alone, some of which are POSTs; a change has no retry policy at all."""
 
     def __init__(self, longest_s: float = MAX_RETRY_AFTER_S, **counts: Any) -> None:
@@ -240,35 +200,25 @@ class SendOncePolicy(ARMChallengeAuthenticationPolicy):
         return False
 
 
-class GraphQuotaPolicy(SansIOHTTPPolicy[Any, Any]):
+class GraphQuotaPolicy(policies.SansIOHTTPPolicy[Any, Any]):
     """Waits for Resource Graph's quota instead of being throttled. All subscriptions share one quota."""
 
     def __init__(self) -> None:
         self._free_at = 0.0
-        self._lock = threading.Lock()
 
     def on_request(self, request: PipelineRequest[Any]) -> None:
         """Waits if the last reply said that nothing remains."""
-        if "/providers/microsoft.resourcegraph/" in request.http_request.url.lower():
-            with self._lock:
-                wait = self._free_at - time.monotonic()
-            if wait > 0:
-                time.sleep(min(wait, MAX_RETRY_AFTER_S))
+        wait = self._free_at - time.monotonic()
+        if wait > 0 and "/providers/microsoft.resourcegraph/" in request.http_request.url.lower():
+            time.sleep(min(wait, MAX_RETRY_AFTER_S))
 
     def on_response(self, request: PipelineRequest[Any], response: PipelineResponse[Any, Any]) -> None:
         headers = response.http_response.headers
         if headers.get(QUOTA_HEADER, "").strip() == "0":
-            parts = headers.get(RESET_HEADER, "").split(
-                ":"
-            )  # `00:00:05`; five seconds, the length of the window, if it can't be read
+            parts = headers.get(RESET_HEADER, "").split(":")
+            # Such as `00:00:05`; five seconds, the length of the window, if it can't be read.
             seconds = [int(p) * 60**i for i, p in enumerate(reversed(parts))] if all(p.isdigit() for p in parts) else [5]
-            with self._lock:
-                self._free_at = time.monotonic() + sum(seconds)
-
-
-def _policies(*own: Any) -> list[Any]:
-    """Outermost first."""
-    return [RequestIdPolicy(), UserAgentPolicy("ml-idle-reaper"), ProxyPolicy(), *own, HttpLoggingPolicy()]
+            self._free_at = time.monotonic() + sum(seconds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -326,24 +276,25 @@ B = TypeVar("B")
 
 
 class CloudSession:
-    """One subscription as one kind sees it: shared clients, but its own count of calls and its own list of errors."""
+    """One subscription as one kind sees it: shared clients and `results`, but its own count of calls and its own list of errors."""
 
-    def __init__(self, clients: Clients, target: Target) -> None:
+    def __init__(self, clients: Clients, target: Target, results: dict[Hashable, Future[Any]] | None = None) -> None:
         self.target = target
         self.calls: Counter[str] = Counter()
         self.metrics = 0  # Azure bills calls
         self.errors: list[CloudError] = []
         self.is_over: Callable[[], bool] = lambda: False
         self.clients = clients
+        self._results = {} if results is None else results
         self._lock = threading.Lock()
 
     def for_kind(self) -> CloudSession:
         """The same target with fresh counters."""
-        return CloudSession(self.clients, self.target)
+        return CloudSession(self.clients, self.target, self._results)
 
     def without_cache(self) -> CloudSession:
         """The same target with nothing remembered."""
-        return CloudSession(self.clients.without_cache(), self.target)
+        return CloudSession(self.clients, self.target)
 
     def recheck_end(self, now: datetime) -> datetime:
         """The start of this minute: it isn't documented whether Azure Monitor takes an end that lies ahead."""
@@ -364,8 +315,7 @@ class CloudSession:
         sent = replace(request, query={**request.query, "api-version": older}) if older else request
         try:
             with _as_cloud_error(request.permission):
-                http = _http_request(sent)
-                return _checked_reply(sent, self.clients.send_once(http) if once else self.clients.send(http, sent.region))
+                return _checked_reply(sent, self.clients.send(_http_request(sent), sent.region, once=once))
         except CloudError as error:
             if older or request.permission not in API_VERSIONS or not VERSION_REFUSED.search(str(error)):
                 error.may_have_been_made = False  # a read changes nothing
@@ -389,12 +339,12 @@ class CloudSession:
         except CloudError:
             return False
 
-    def change(self, change: Change) -> None:
+    def change(self, change: ArmChange) -> None:
         """Make a change, sent once; Azure may only accept it. Raises CloudError alone, with `may_have_been_made` unless refused or not sent."""
         self._begin_call(change.permission, change.permission)
         with _as_cloud_error(change.permission):
-            clients = self.clients
-            response = clients.begin(change) if isinstance(change, ArmOperation) else clients.send_once(_http_request(change))
+            begun = self.clients.begin(change.begin) if change.begin else None
+            response = begun if change.begin else self.clients.send(_http_request(change), once=True)
             if response is None:
                 return
             if response.status_code >= 300:
@@ -469,8 +419,16 @@ class CloudSession:
             yield parsed
 
     def read_once(self, key: Hashable, read: Callable[[], A]) -> A:
-        """The result of `read`, read once for all kinds of this subscription. Raises the CloudError that it raised."""
-        return self.clients.read_once(key, read)
+        """The result of `read`, called by the first caller only, of all kinds of this subscription. Raises what it raised, to all."""
+        own: Future[A] = Future()
+        result: Future[A] = self._results.setdefault(key, own)
+        if result is own:
+            try:
+                own.set_result(read())
+            except BaseException as error:
+                own.set_exception(error)
+                raise
+        return result.result()
 
     def map_concurrently(self, function: Callable[[A], B], items: Sequence[A]) -> Iterable[B]:
         """`function` of every item, at most MAX_CONCURRENT_CALLS at once, in order."""
