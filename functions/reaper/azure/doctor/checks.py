@@ -20,7 +20,7 @@ from typing import Any
 from azure.core.exceptions import AzureError
 
 from reaper.azure import deployments, workspaces
-from reaper.azure.metrics import PERMISSION, MetricQuery, MetricSource, batch_request, single_request
+from reaper.azure.metrics import PERMISSION, MetricQuery, batch_request, single_request
 from reaper.azure.requests import API_VERSIONS, ArmRequest, Json, region_key, sign_in_text
 from reaper.azure.session import CloudSession, hosts_from_env, new_credential
 from reaper.azure.stores import tables, texts
@@ -172,8 +172,7 @@ def metric_rights(cloud: CloudSession, now: datetime) -> list[Check]:
     by_region = {region_key(space.get("location")): space for space in reversed(spaces)}
     if not by_region:
         return permitted_rights(cloud, _home(cloud), METRIC_PERMISSIONS, _principal(cloud))
-    sources = [MetricSource(id=space["id"], region=region) for region, space in sorted(by_region.items())]
-    return [_metric_right(cloud, source, now) for source in sources]
+    return [_metric_right(cloud, region, space["id"], now) for region, space in sorted(by_region.items())]
 
 
 def own_grant_line(permission: str, address: str) -> str:
@@ -243,7 +242,7 @@ QUERY = MetricQuery(namespace=TYPE, metrics=("Active Nodes",), aggregation="Maxi
 """A metric of every workspace, split by the dimension that sweeps split it by, because a dimension may be denied alone."""
 
 
-def _metric_right(cloud: CloudSession, space: MetricSource, now: datetime) -> Check:
+def _metric_right(cloud: CloudSession, region: str, space: str, now: datetime) -> Check:
     """The right to read metrics of one workspace: by the batch hosts, which take tokens of their own, or one resource at a time.
 
     A refused batch is no obstacle as long as single calls work, and its place says so.
@@ -253,16 +252,16 @@ def _metric_right(cloud: CloudSession, space: MetricSource, now: datetime) -> Ch
     window = Window(start=end - timedelta(hours=1), end=end, recent_since=end)
     right = Check(because="the batch metrics host of this cloud is unknown", status=CheckStatus.UNKNOWN)
     if host:
-        batch = batch_request(cloud.target.account, [space], QUERY, window)
-        right = _right_of(cloud, PERMISSION, partial(cloud.call, batch), space.region)
+        batch = batch_request(cloud.target.account, (region, [space]), QUERY, window)
+        right = _right_of(cloud, PERMISSION, partial(cloud.call, batch), region)
     if right.status is CheckStatus.OK:
         return right
-    single = _right_of(cloud, PERMISSION, partial(cloud.call, single_request(space, QUERY, window)), space.region)
+    single = _right_of(cloud, PERMISSION, partial(cloud.call, single_request(space, QUERY, window)), region)
     if single.status is not CheckStatus.OK:
         return single
     if right.missing:
         return replace(single, place=f"{single.place} (no batches)")
-    where = (host or "the batch metrics host").replace("{region}", space.region)
+    where = (host or "the batch metrics host").replace("{region}", region)
     because = f"metrics are read one resource at a time, which is slow: {right.because}"
     fix = f"Let this network reach {where}, or correct REAPER_METRICS_ENDPOINT."
     return replace(single, status=CheckStatus.FIX, because=because, fix=fix)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from reaper.azure import deployments, metrics, reader, workspaces
 from reaper.azure.deployments import BROKEN_STATES, CHANGING_STATES, WRITE, WRITE_ENDPOINT, Deployment, DeploymentDetails
-from reaper.azure.metrics import MetricQuery, MetricSource, activity_reading, heartbeat_reading
+from reaper.azure.metrics import MetricQuery, activity_reading, heartbeat_reading
 from reaper.azure.reader import Deletion, Scaling, State, Table, each, kind_of, needs_closer_look, state_in, state_not_in
 from reaper.azure.requests import ArmChange, Json, inherited_tags, parse_time, read_tags, reading, region_key, valid_count
 from reaper.errors import CloudError, Reason
@@ -98,8 +98,8 @@ def with_readings(cloud: CloudSession, observations: Sequence[Observation], wind
 
 
 def _with_readings(cloud: CloudSession, observations: Sequence[Observation], window: Window) -> Iterator[Observation]:
-    sources = [MetricSource(id=one.resource.id, region=one.resource.region) for one in observations]
-    results = metrics.fetch_metrics(cloud, sources, TRAFFIC_QUERY, window)
+    regions = {one.resource.id: one.resource.region for one in observations}
+    results = metrics.fetch_metrics(cloud, regions, TRAFFIC_QUERY, window)
     for one in observations:
         traffic, *alive = (results.result_of(one.resource.id, metric) for metric in TRAFFIC_QUERY.metrics)
         heartbeat = merge_heartbeats(*map(heartbeat_reading, TRAFFIC_QUERY.metrics[1:], alive))
