@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING, Any
 
 from reaper.azure import workspaces
 from reaper.azure.requests import ArmRequest, Json, parse_time, reading, valid_count
-from reaper.azure.workspaces import PROVIDER, TYPE, Workspace, comparable_id, last_segment, workspace_request
+from reaper.azure.workspaces import PROVIDER, TYPE, Workspace, comparable_id, last_segment, workspace_id, workspace_request
 from reaper.errors import CloudError, Reason, gone_as_partial
+from reaper.kind import no_line
 from reaper.model import Resource
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ WRITE_ENDPOINT, WRITE, DELETE = f"{ENDPOINT_ROOT}/write", f"{DEPLOYMENT_ROOT}/wr
 PERMISSIONS = (*workspaces.PERMISSIONS, READ_ENDPOINTS, READ_DEPLOYMENTS)
 GRAPH_TYPES = (f"{TYPE}/onlineEndpoints", f"{TYPE}/onlineEndpoints/deployments")
 REQUIRED_KEYS = ("id", "name", "properties")
+Requests = Callable[[str], ArmRequest]
+"""A request for each ID."""
 PAGE_LENGTH = 30
 """The number of rows that a page of a list is expected to have. It only decides how something is read."""
 READ_AUTOSCALE, AUTOSCALE_VERSION = "Microsoft.Insights/autoscaleSettings/read", "2022-10-01"
@@ -117,11 +120,9 @@ def status_text(details: DeploymentDetails) -> str:
 
 def _created_at(endpoint: Mapping[str, Any]) -> datetime | None:
     """When the endpoint was created; None if unknown, which only blocks a delete."""
-    try:
-        with reading(READ_ENDPOINTS, "its endpoint"):
-            return parse_time((endpoint.get("systemData") or {}).get("createdAt"))
-    except CloudError:
-        return None
+    with suppress(CloudError), reading(READ_ENDPOINTS, "its endpoint"):
+        return parse_time((endpoint.get("systemData") or {}).get("createdAt"))
+    return None
 
 
 def list_deployments(parse: Callable[[CloudSession, Deployment], Resource], cloud: CloudSession) -> Iterator[Resource]:
@@ -135,19 +136,19 @@ def _list_rows(cloud: CloudSession) -> Iterator[Deployment]:
     """
     spaces = {space.key: space for space in workspaces.list_workspaces(cloud).workspaces}
     endpoints, deployments = _rows_from_graph(cloud) if spaces else ({}, {})
-    shown = {_id_above(key, "onlineendpoints") for key in (*endpoints, *deployments)}
-    hidden = [workspace_request(space.id) for key, space in spaces.items() if key not in shown]
-    endpoints |= _list_below(cloud, READ_ENDPOINTS, "onlineEndpoints", hidden)
-    filled = {_id_above(key, "deployments") for key in deployments}
-    known = {key: row for key, row in endpoints.items() if _id_above(key, "onlineendpoints") in spaces}
-    bare = [endpoint_request(row["id"]) for key, row in known.items() if key not in filled]
-    deployments |= _list_below(cloud, READ_DEPLOYMENTS, "deployments", bare)
+    shown = {workspace_id(key) for key in (*endpoints, *deployments)}
+    hidden = [space.id for key, space in spaces.items() if key not in shown]
+    endpoints |= _list_below(cloud, READ_ENDPOINTS, "onlineEndpoints", workspace_request, hidden)
+    filled = {endpoint_id(key) for key in deployments}
+    known = {key: row for key, row in endpoints.items() if workspace_id(key) in spaces}
+    bare = [row["id"] for key, row in known.items() if key not in filled]
+    deployments |= _list_below(cloud, READ_DEPLOYMENTS, "deployments", endpoint_request, bare)
     names: dict[str, set[str]] = defaultdict(set)
     for key in deployments:
-        names[_id_above(key, "deployments")].add(last_segment(key))
+        names[endpoint_id(key)].add(last_segment(key))
     for key, row in deployments.items():
-        above = _id_above(key, "deployments")
-        if space := spaces.get(_id_above(key, "onlineendpoints")):
+        above = endpoint_id(key)
+        if space := spaces.get(workspace_id(key)):
             siblings = frozenset(names[above] - {last_segment(key)})
             yield Deployment(row=row, endpoint=endpoints.get(above, {}), workspace=space, siblings=siblings)
 
@@ -162,29 +163,30 @@ def _rows_from_graph(cloud: CloudSession) -> tuple[dict[str, Json], dict[str, Js
     return endpoints, deployments
 
 
-def _list_below(cloud: CloudSession, permission: str, collection: str, parents: Sequence[ArmRequest]) -> dict[str, Json]:
-    """What the resources that `parents` read have in that collection, by ID in lower case."""
-    rows: dict[str, Json] = {}
-    for found in cloud.map_concurrently(partial(_list_of, cloud, permission, collection), parents):
-        rows |= found
-    return rows
+def _list_below(
+    cloud: CloudSession, permission: str, collection: str, request: Requests, parents: Sequence[str], *, quietly: bool = False
+) -> dict[str, Json]:
+    """What the `parents` (IDs), each read by `request`, have in that collection, by ID in lower case. What can't be read is an error of the session, unless it is
+    read `quietly`; of a parent that is gone, there is nothing.
+    """
+    report = no_line if quietly else cloud.add_error
 
+    def list_one(above: str) -> dict[str, Json]:
+        rows: dict[str, Json] = {}
+        path = f"{above}/{collection}"
+        try:
+            for row in cloud.paged_rows(permission, path, required_keys=REQUIRED_KEYS, on_bad_row=report):
+                if row["id"].lower().startswith(f"{comparable_id(path)}/"):
+                    rows.setdefault(row["id"].lower(), row)
+                else:
+                    report(CloudError(Reason.UNREADABLE, permission, f"{row['id']} isn't below {above}"))
+        except CloudError as error:
+            if not quietly and not cloud.failed_as_gone(error, request(above)):
+                report(error)
+            return {}
+        return rows
 
-def _list_of(cloud: CloudSession, permission: str, collection: str, above: ArmRequest) -> dict[str, Json]:
-    """What can't be read is an error of the session; of a resource that is gone, there is nothing."""
-    rows: dict[str, Json] = {}
-    path = f"{above.path}/{collection}"
-    try:
-        for row in cloud.paged_rows(permission, path, required_keys=REQUIRED_KEYS, on_bad_row=cloud.add_error):
-            if _id_above(row["id"], collection.lower()) == comparable_id(above.path):
-                rows.setdefault(row["id"].lower(), row)
-            else:
-                cloud.add_error(CloudError(Reason.UNREADABLE, permission, f"{row['id']} isn't below {above.path}"))
-    except CloudError as error:
-        if not cloud.failed_as_gone(error, above):
-            cloud.add_error(error)
-        return {}
-    return rows
+    return {key: row for rows in cloud.map_concurrently(list_one, parents) for key, row in rows.items()}
 
 
 def list_current_rows(cloud: CloudSession, silent: Iterable[str], listed: Iterable[str]) -> dict[str, Json]:
@@ -193,29 +195,19 @@ def list_current_rows(cloud: CloudSession, silent: Iterable[str], listed: Iterab
     `listed`: the IDs of all deployments. What a list doesn't show, or what fails, is left out: it is read alone, which reports the failure.
     """
     rows: dict[str, Json] = {}
-    wanted, known = set(silent), set(listed)
-    for permission, collection in ((READ_DEPLOYMENTS, "deployments"), (READ_ENDPOINTS, "onlineEndpoints")):
-        keys = {one.lower() for one in wanted}
-        paths = [f"{above}/{collection}" for above in _parents_to_list(wanted, known, collection.lower())]
-        for found in cloud.map_concurrently(partial(_list_quietly, cloud, permission), paths):
-            rows |= {key: row for key, row in found.items() if key in keys}
-        wanted, known = ({endpoint_id(one) for one in ids} for ids in (wanted, known))
+    wanted, known = {one.lower(): one for one in silent}, {one.lower() for one in listed}
+    for permission, collection, above, request in (
+        (READ_DEPLOYMENTS, "deployments", endpoint_id, endpoint_request),
+        (READ_ENDPOINTS, "onlineEndpoints", workspace_id, workspace_request),
+    ):
+        counts, lengths, parents = Counter(map(above, wanted)), Counter(map(above, known)), map(above, wanted.values())
+        by_key = {parent.lower(): parent for parent in parents}
+        # Those whose collection takes fewer calls to list than its wanted members take to read.
+        shorter = [parent for key, parent in by_key.items() if counts[key] > math.ceil(lengths[key] / PAGE_LENGTH)]
+        found = _list_below(cloud, permission, collection, request, shorter, quietly=True)
+        rows |= {key: row for key, row in found.items() if key in wanted}
+        wanted, known = by_key, set(map(above, known))
     return rows
-
-
-def _parents_to_list(wanted: Iterable[str], known: Iterable[str], collection: str) -> Iterator[str]:
-    """The IDs of the parents whose collection takes fewer calls to list than its `wanted` members take to read."""
-    parents = {_id_above(one, collection): one[: len(_id_above(one, collection))] for one in wanted}
-    counts = Counter(_id_above(one, collection) for one in {one.lower() for one in wanted})
-    lengths = Counter(_id_above(one, collection) for one in {one.lower() for one in known})
-    return (above for key, above in parents.items() if counts[key] > math.ceil(lengths[key] / PAGE_LENGTH))
-
-
-def _list_quietly(cloud: CloudSession, permission: str, path: str) -> dict[str, Json]:
-    with suppress(CloudError):
-        rows = cloud.paged_rows(permission, path, required_keys=REQUIRED_KEYS, on_bad_row=lambda error: None)
-        return {row["id"].lower(): row for row in rows}
-    return {}
 
 
 def read_deployment_now(cloud: CloudSession, deployment_id: str, space: Workspace) -> Deployment:
@@ -224,14 +216,14 @@ def read_deployment_now(cloud: CloudSession, deployment_id: str, space: Workspac
     The deployment comes last, after its endpoint: a call before it may wait for minutes, and what it shows must be as of now.
     """
     workspaces.require_inside(cloud, deployment_id, space)
-    above = endpoint_id(deployment_id)
+    above = endpoint_request(deployment_id)
     try:
         with gone_as_partial():
             workspaces.read_subscription(cloud, again=True)
             space = workspaces.read_workspace_now(cloud, space)
-            rows = cloud.paged_rows(READ_DEPLOYMENTS, f"{above}/deployments", required_keys=REQUIRED_KEYS)
+            rows = cloud.paged_rows(READ_DEPLOYMENTS, f"{above.path}/deployments", required_keys=REQUIRED_KEYS)
             names = frozenset(last_segment(other["id"].lower()) for other in rows)
-            endpoint = cloud.call(endpoint_request(above))
+            endpoint = cloud.call(above)
     except CloudError:
         cloud.call(deployment_request(deployment_id))  # if it is gone itself, that is the reason
         raise
@@ -243,10 +235,9 @@ def read_row_and_endpoint(
     cloud: CloudSession, deployment_id: str, current: Mapping[str, Json] | None = None
 ) -> tuple[Json, Json]:
     """A deployment and its endpoint as they are now, from the source itself unless `current` has them. Raises CloudError."""
-    current, above = current or {}, endpoint_id(deployment_id)
-    row = current.get(deployment_id.lower()) or cloud.call(deployment_request(deployment_id))
-    read_endpoint = partial(cloud.call, endpoint_request(above))
-    return row, current.get(above.lower()) or cloud.read_once(("endpoint", above.lower()), read_endpoint)
+    current, above = current or {}, endpoint_request(deployment_id)
+    row, key = current.get(deployment_id.lower()) or cloud.call(deployment_request(deployment_id)), above.path.lower()
+    return row, current.get(key) or cloud.read_once(("endpoint", key), partial(cloud.call, above))
 
 
 def deployment_request(deployment_id: str) -> ArmRequest:
@@ -254,29 +245,19 @@ def deployment_request(deployment_id: str) -> ArmRequest:
     return ArmRequest(permission=READ_DEPLOYMENTS, path=deployment_id, required_keys=REQUIRED_KEYS)
 
 
-def endpoint_request(endpoint: str) -> ArmRequest:
-    """Reads one endpoint."""
-    return ArmRequest(permission=READ_ENDPOINTS, path=endpoint, required_keys=("id", "properties"))
+def endpoint_request(resource_id: str) -> ArmRequest:
+    """Reads the endpoint with that ID, or that of the deployment."""
+    return ArmRequest(permission=READ_ENDPOINTS, path=endpoint_id(resource_id), required_keys=("id", "properties"))
+
+
+def endpoint_id(resource_id: str) -> str:
+    """The ID of an endpoint from its own or that of a deployment of it."""
+    return "/".join(resource_id.split("/")[:11])
 
 
 def is_gone(cloud: CloudSession, resource_id: str) -> bool:
     """Whether a deployment no longer exists. Resource Graph goes on showing it for minutes, so Azure ML itself is asked. Raises CloudError."""
     return cloud.find(deployment_request(resource_id)) is None
-
-
-def endpoint_of(deployment_id: str) -> ArmRequest:
-    """Reads the endpoint that a deployment belongs to."""
-    return endpoint_request(endpoint_id(deployment_id))
-
-
-def endpoint_id(deployment_id: str) -> str:
-    """The ID of the endpoint that a deployment belongs to."""
-    return deployment_id[: len(_id_above(deployment_id, "deployments"))]
-
-
-def _id_above(resource_id: str, collection: str) -> str:
-    """The ID of the parent of `collection`, in lower case."""
-    return resource_id.lower().partition(f"/{collection}/")[0]
 
 
 def with_autoscale(cloud: CloudSession, resource: Resource) -> Resource:

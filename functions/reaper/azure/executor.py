@@ -36,7 +36,7 @@ from reaper.acting.contract import (
 )
 from reaper.azure import computes, deployments
 from reaper.azure.computes import compute_request
-from reaper.azure.deployments import DELETE, WRITE, WRITE_ENDPOINT, DeploymentDetails, deployment_request, endpoint_of
+from reaper.azure.deployments import DELETE, WRITE, WRITE_ENDPOINT, DeploymentDetails, deployment_request, endpoint_request
 from reaper.azure.reader import Action, Deletion, Scaling, State, Table
 from reaper.azure.requests import ArmChange, ArmRequest, Json, duration_seconds, latest_known, parse_time
 from reaper.azure.workspaces import require_assets
@@ -147,7 +147,7 @@ def _set_share(cloud: CloudSession, deployment_id: str, state: State, percent: i
     shares = deployments.traffic_by_name(state["endpoint"]) or {}
     others = {key: value for key, value in shares.items() if key.lower() != name.lower()}
     body["properties"] = {**body["properties"], deployments.TRAFFIC_KEY: {**others, name: percent}}
-    endpoint = endpoint_of(deployment_id)
+    endpoint = endpoint_request(deployment_id)
     write(cloud, ArmChange(permission=WRITE_ENDPOINT, path=endpoint.path, body=body, method="PUT"), endpoint)
 
 
@@ -169,7 +169,7 @@ def delete(cloud: CloudSession, resource: Resource, manifest: Manifest, permit: 
 
 def _set_to_zero(cloud: CloudSession, resource: Resource, manifest: Manifest) -> None:
     """The endpoint is read once more, in case its tags changed since the permit's own look."""
-    endpoint, name = cloud.call(endpoint_of(resource.id), once=True), manifest.undo_state["deployment"]["name"]
+    endpoint, name = cloud.call(endpoint_request(resource.id), once=True), manifest.undo_state["deployment"]["name"]
     if deployments.endpoint_digest(endpoint, name) != resource.details.endpoint_digest:
         raise CloudError(Reason.REFUSED, resource.kind, "its endpoint's settings changed a moment ago")
     _set_share(cloud, resource.id, {**manifest.undo_state, "endpoint": endpoint}, 0)
@@ -181,7 +181,7 @@ def _wait_until_settled(cloud: CloudSession, resource_id: str) -> None:
     for reads in range(MAX_READS):
         if reads:
             cloud.clients.pause(PAUSE_S)
-        state = _state_of(cloud.call(endpoint_of(resource_id)))
+        state = _state_of(cloud.call(endpoint_request(resource_id)))
         if state == "Succeeded":
             return
         if state not in deployments.CHANGING_STATES:
@@ -217,7 +217,7 @@ def put_back_share(cloud: CloudSession, resource: Resource, interrupted: Act) ->
         row = cloud.find(deployment_request(resource.id))
         if row is None:
             return PutBackResult(state=HalfDone.DONE, because="it is deleted")
-        state.update(deployment=row, endpoint=cloud.call(endpoint_of(resource.id)))
+        state.update(deployment=row, endpoint=cloud.call(endpoint_request(resource.id)))
         return _left_behind(state, interrupted, own_change)
 
     def pause(tries: int) -> None:
@@ -263,13 +263,13 @@ def _left_because(state: State, percent: int, begun_at: datetime, change: SideCh
 def recreate(cloud: CloudSession, manifest: Manifest) -> UndoResult:
     """Create it, or restore the traffic of one that is ready. Raises CloudError, and changes nothing, if that isn't the reaper's."""
     recorded, percent = manifest.undo_state["deployment"], recorded_share(manifest.undo_state)
-    endpoint = cloud.call(endpoint_of(manifest.id))
+    endpoint = cloud.call(endpoint_request(manifest.id))
     before, now = identity(manifest.undo_state["endpoint"]), identity(endpoint)
     require_same(before, now, deployments.READ_ENDPOINTS, "its endpoint")
     row = cloud.find(deployment_request(manifest.id))
     if row is None or (_is_own_creation(row, manifest) and _state_of(row) in deployments.BROKEN_STATES):
         change = ArmChange(permission=WRITE, path=manifest.id, body=deployments.writable_body(recorded), method="PUT")
-        write(cloud, change, endpoint_of(manifest.id))
+        write(cloud, change, endpoint_request(manifest.id))
         missing = [_waiting("it isn't ready yet", percent)]
         if "systemassigned" in str((recorded.get("identity") or {}).get("type")).lower():
             missing.append("its system-assigned identity is a new one: recreate the role assignments of the old one")
@@ -309,7 +309,7 @@ def _restore_share(cloud: CloudSession, manifest: Manifest, endpoint: Json) -> U
     if (progress := _state_of(endpoint)) != "Succeeded":
         return _exists(_waiting(f"its endpoint is still {progress}", percent), run_again=True)
     try:
-        state = {**manifest.undo_state, "endpoint": cloud.call(endpoint_of(manifest.id))}
+        state = {**manifest.undo_state, "endpoint": cloud.call(endpoint_request(manifest.id))}
         _set_share(cloud, manifest.id, state, percent)
     except CloudError as error:
         if error.reason is Reason.GONE:

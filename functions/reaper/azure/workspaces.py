@@ -202,8 +202,14 @@ def read_workspace_now(cloud: CloudSession, space: Workspace) -> Workspace:
     return parse_row(READ_WORKSPACES, row, _parse_workspace)
 
 
-def workspace_request(workspace_id: str) -> ArmRequest:
-    return ArmRequest(permission=READ_WORKSPACES, path=workspace_id, required_keys=("id",))
+def workspace_request(resource_id: str) -> ArmRequest:
+    """Reads the workspace with that ID, or that of what is in it."""
+    return ArmRequest(permission=READ_WORKSPACES, path=workspace_id(resource_id), required_keys=("id",))
+
+
+def workspace_id(resource_id: str) -> str:
+    """The ID of a workspace from its own or that of what is in it."""
+    return "/".join(resource_id.split("/")[:9])
 
 
 def _read_subscription(cloud: CloudSession) -> Subscription:

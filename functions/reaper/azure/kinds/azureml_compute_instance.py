@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from reaper.azure import computes, metrics, reader
@@ -215,7 +216,7 @@ TABLE = Table(
             "its idle shutdown ({0}) is already on; if that doesn't stop it, `stop_by: stop` does",
             already_done=True,
         ),
-        block(lambda resource: resource.details.may_lack_settings, SHUTDOWN_UNKNOWN),
+        block(attrgetter("details.may_lack_settings"), SHUTDOWN_UNKNOWN),
     ),
     commands={StepName.STOP: partial(reader.command, "Stop it now", "az ml compute stop --name {name}" + reader.IN_WORKSPACE)},
     undo_command="az ml compute start --name {name}" + reader.IN_WORKSPACE,

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from reaper.azure import deployments, metrics, reader, workspaces
@@ -146,15 +147,10 @@ def state_without_instances(resource: Resource) -> str | None:
     return details.provisioning_state or "missing" if details.instances == 0 or is_empty else None
 
 
-def is_on_kubernetes(resource: Resource) -> bool:
-    """It runs on nodes of its owner's own."""
-    details: DeploymentDetails = resource.details
-    return details.on_kubernetes
-
-
+on_kubernetes = attrgetter("details.on_kubernetes")
 OWN, ENDPOINTS, SOUND = "provisioning_state", "endpoint_state", {"Succeeded", *BROKEN_STATES}
 STATES = (
-    status_rule("free", is_on_kubernetes, ON_KUBERNETES),
+    status_rule("free", on_kubernetes, ON_KUBERNETES),
     status_rule("free", partial(state_in, {"Deleting"}, OWN), "it is being deleted"),
     status_rule("changing", partial(state_in, CHANGING_STATES, OWN), "its state is {0}"),
     status_rule("free", state_without_instances, "its state is {0} and it has no instances, so it costs nothing"),
@@ -209,7 +205,7 @@ def others_at_work(resource: Resource) -> str | None:
 
 
 BLOCKS = (
-    block(is_on_kubernetes, ON_KUBERNETES),
+    block(on_kubernetes, ON_KUBERNETES),
     block(scaling_in, "its state is {0}", StepName.STOP, already_done=True),
     block(partial(state_in, {"Deleting"}, OWN), "its state is {0}", StepName.DELETE, already_done=True),
     block(partial(state_not_in, SOUND, OWN), "its state is {0}"),
@@ -217,15 +213,15 @@ BLOCKS = (
     block(lambda resource: resource.details.instances is None, "its instance count is unknown", StepName.STOP),
     block(instances_left, "it already has {0}, and Azure allows no fewer", StepName.STOP, already_done=True),
     block(kept_by_its_own_scaling, "{0}", StepName.STOP),
-    block(lambda resource: resource.details.autoscale_because, "{0}", StepName.STOP),
+    block(attrgetter("details.autoscale_because"), "{0}", StepName.STOP),
     block(is_traffic_unknown, "its share of its endpoint's traffic is unknown", StepName.DELETE),
     block(
         lambda resource: resource.details.endpoint_created is None,
         "its endpoint's creation time is unknown, so the endpoint couldn't be recognized later",
         StepName.DELETE,
     ),
-    block(lambda resource: resource.details.unclear_asset_because, "{0}", StepName.DELETE),
-    block(lambda resource: resource.details.mirrored_percent, "it gets {0}% of its endpoint's traffic mirrored", StepName.DELETE),
+    block(attrgetter("details.unclear_asset_because"), "{0}", StepName.DELETE),
+    block(attrgetter("details.mirrored_percent"), "it gets {0}% of its endpoint's traffic mirrored", StepName.DELETE),
     block(others_at_work, "{0}", StepName.DELETE),
 )
 """Those of every action, of the scale-in, and of the delete."""
