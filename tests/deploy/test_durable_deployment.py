@@ -15,7 +15,7 @@ from on_azure.orchestrated import FUNCTIONS
 from reaper import handover
 from reaper.azure.functions import orchestration, starting, triggers
 from reaper.azure.functions.orchestration import ACTIVITY_TIMER, WIDTH
-from reaper.azure.workspaces import READ_BELOW
+from reaper.azure.targets import READ_BELOW
 
 DURABLE = INFRA / "modules/durable.bicep"
 HOST_JSON: dict[str, Any] = json.loads((ROOT / "host.json").read_text())

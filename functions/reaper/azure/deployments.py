@@ -22,16 +22,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from reaper.azure import workspaces
-from reaper.azure.requests import ArmRequest, Json, parse_time, reading, valid_count
+from reaper.azure.requests import ArmRequest, Json, inherited_tags, parse_time, read_tags, reading, region_key, valid_count
 from reaper.azure.workspaces import PROVIDER, TYPE, Workspace, comparable_id, last_segment, workspace_id, workspace_request
 from reaper.errors import CloudError, Reason, gone_as_partial
 from reaper.kind import no_line
-from reaper.model import Resource
+from reaper.model import BilledPart, Resource
 
 if TYPE_CHECKING:
     from reaper.azure.session import CloudSession
 
 
+NAME = "azureml-online-deployment"
 ENDPOINT_ROOT = f"{PROVIDER}/workspaces/onlineEndpoints"
 DEPLOYMENT_ROOT = f"{ENDPOINT_ROOT}/deployments"
 ASSIGN_IDENTITY = "Microsoft.ManagedIdentity/userAssignedIdentities/assign/action"
@@ -125,9 +126,34 @@ def _created_at(endpoint: Mapping[str, Any]) -> datetime | None:
     return None
 
 
-def list_deployments(parse: Callable[[CloudSession, Deployment], Resource], cloud: CloudSession) -> Iterator[Resource]:
-    """`Kind.discover`: every deployment of every online endpoint, whatever its share of the traffic. `parse` makes a resource of each."""
-    return cloud.each(READ_DEPLOYMENTS, _list_rows(cloud), partial(parse, cloud), lambda one: one.row["id"])
+def deployment_resource(cloud: CloudSession, deployment: Deployment) -> Resource:
+    """The deployment as a resource. Raises one of the reading errors if its shape is unexpected."""
+    row, endpoint, details = deployment.row, deployment.endpoint, details_of(deployment)
+    system, size, count = row.get("systemData") or {}, row["properties"].get("instanceType"), details.instances
+    parts = (BilledPart(component="Linux", instance=size, count=count),) if isinstance(size, str) and size and count else None
+    own_tags, endpoint_tags = read_tags(row.get("tags")), read_tags(endpoint.get("tags"))
+    return Resource(
+        kind=NAME,
+        id=row["id"],
+        name=f"{endpoint.get('name') or row['id'].split('/')[-3]}/{row['name']}",
+        target=cloud.target,
+        region=region_key(row.get("location") or deployment.workspace.region),
+        created=parse_time(system.get("createdAt")),
+        changed=parse_time(system.get("lastModifiedAt")),
+        status=status_text(details),
+        size=f"{size} x{count}" if size and count is not None else size or "",
+        parts=() if details.on_kubernetes or count == 0 else parts,
+        tags=inherited_tags(own_tags, endpoint_tags, deployment.workspace.tags),
+        people={"created by": str(system["createdBy"])} if system.get("createdBy") else {},
+        details=details,
+        # Resource Graph spells sizes differently from the source itself.
+        fingerprint=f"{count} x {str(size).upper()}",
+    )
+
+
+def list_deployments(cloud: CloudSession) -> Iterator[Resource]:
+    """`Kind.discover`: every deployment of every online endpoint, whatever its share of the traffic."""
+    return cloud.each(READ_DEPLOYMENTS, _list_rows(cloud), partial(deployment_resource, cloud), lambda one: one.row["id"])
 
 
 def _list_rows(cloud: CloudSession) -> Iterator[Deployment]:
@@ -210,13 +236,15 @@ def list_current_rows(cloud: CloudSession, silent: Iterable[str], listed: Iterab
     return rows
 
 
-def read_deployment_now(cloud: CloudSession, deployment_id: str, space: Workspace) -> Deployment:
-    """A deployment with everything it depends on, all read now, the subscription's state included. Raises CloudError.
+def read_now(cloud: CloudSession, resource: Resource) -> Resource:
+    """`Table.read_now`: the deployment with its own, its endpoint's and its workspace's tags and settings, its traffic, siblings and autoscale as they
+    are now, and the subscription's state. Raises CloudError.
 
     The deployment comes last, after its endpoint: a call before it may wait for minutes, and what it shows must be as of now.
     """
-    workspaces.require_inside(cloud, deployment_id, space)
-    above = endpoint_request(deployment_id)
+    with_autoscale(cloud, resource)  # so that nothing is read after the deployment
+    space, above, own = resource.details.workspace, endpoint_request(resource.id), deployment_request(resource.id)
+    workspaces.require_inside(cloud, resource.id, space)
     try:
         with gone_as_partial():
             workspaces.read_subscription(cloud, again=True)
@@ -225,10 +253,13 @@ def read_deployment_now(cloud: CloudSession, deployment_id: str, space: Workspac
             names = frozenset(last_segment(other["id"].lower()) for other in rows)
             endpoint = cloud.call(above)
     except CloudError:
-        cloud.call(deployment_request(deployment_id))  # if it is gone itself, that is the reason
+        cloud.call(own)  # if it is gone itself, that is the reason
         raise
-    row = cloud.call(deployment_request(deployment_id))
-    return Deployment(row=row, endpoint=endpoint, workspace=space, siblings=names - {last_segment(deployment_id.lower())})
+    row, siblings = cloud.call(own), names - {last_segment(resource.id.lower())}
+    with reading(READ_DEPLOYMENTS, row["id"]):
+        fresh = deployment_resource(cloud, Deployment(row=row, endpoint=endpoint, workspace=space, siblings=siblings))
+        details = with_digests(fresh.details, row, endpoint)
+    return with_autoscale(cloud, replace(fresh, id=resource.id, name=resource.name, details=details))
 
 
 def read_row_and_endpoint(

@@ -156,8 +156,11 @@ def delete(cloud: CloudSession, resource: Resource, manifest: Manifest, permit: 
     percent, own_changes = recorded_share(manifest.undo_state), unchanged
     change = operation(cloud, resource.id, "delete")
     if percent:
-        with permit():
-            _set_to_zero(cloud, resource, manifest)
+        with permit():  # the endpoint is read once more, in case its tags changed since the permit's own look
+            endpoint, name = cloud.call(endpoint_request(resource.id), once=True), manifest.undo_state["deployment"]["name"]
+            if deployments.endpoint_digest(endpoint, name) != resource.details.endpoint_digest:
+                raise CloudError(Reason.REFUSED, resource.kind, "its endpoint's settings changed a moment ago")
+            _set_share(cloud, resource.id, {**manifest.undo_state, "endpoint": endpoint}, 0)
         _wait_until_settled(cloud, resource.id)
         own_changes = partial(_without_own_change, resource)
         permit.after_wait(own_changes)
@@ -165,14 +168,6 @@ def delete(cloud: CloudSession, resource: Resource, manifest: Manifest, permit: 
         write(cloud, change, deployment_request(resource.id))
     moved = f"its {percent}% of the traffic was set to 0%, and " if percent else ""
     return f"{moved}deletion started; the next sweep checks the result"
-
-
-def _set_to_zero(cloud: CloudSession, resource: Resource, manifest: Manifest) -> None:
-    """The endpoint is read once more, in case its tags changed since the permit's own look."""
-    endpoint, name = cloud.call(endpoint_request(resource.id), once=True), manifest.undo_state["deployment"]["name"]
-    if deployments.endpoint_digest(endpoint, name) != resource.details.endpoint_digest:
-        raise CloudError(Reason.REFUSED, resource.kind, "its endpoint's settings changed a moment ago")
-    _set_share(cloud, resource.id, {**manifest.undo_state, "endpoint": endpoint}, 0)
 
 
 def _wait_until_settled(cloud: CloudSession, resource_id: str) -> None:

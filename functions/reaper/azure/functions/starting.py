@@ -63,34 +63,32 @@ class CurrentRun:
 
 
 async def start(
-    client: df.DurableOrchestrationClient,
-    settings: Settings,
-    options: Mapping[str, Any],
-    now: datetime,
-    *,
-    scheduled: bool,
+    client: df.DurableOrchestrationClient, settings: Settings, options: Mapping[str, Any], now: datetime, *, scheduled: bool
 ) -> Started:
     """Start a run with these options, in the mode of the settings, unless one is under way. Raises CloudError if the engine can't be used."""
     run_id = uuid.uuid4().hex[:12]
     current = await current_run(client)
-    if current and current.is_under_way:
-        stuck = now - current.started_at > RUN_LIMIT and await _terminated(client)
-        if not stuck:
-            return await _skip(settings, current, run_id, now, scheduled=scheduled)
+    if current and current.is_under_way and now - current.started_at > RUN_LIMIT and await _terminated(client):
         because = f"run {current.run} was ended: it had been under way since {current.started_at:%Y-%m-%d %H:%M} UTC"
         log_event(logging.ERROR, "run ended", run=current.run, because=because)
         await _note(settings, run_id, Status.FAILED, because, now)
-    given = {"run": run_id, "options": {**options, "mode": settings.mode.value}, "scheduled": scheduled}
-    try:
-        with _sdk_errors_as_cloud_errors("start a run"):
-            await client.start_new(ORCHESTRATOR, INSTANCE, given)
-    except CloudError:
-        quicker = await current_run(client)
-        if quicker is None or not quicker.is_under_way or quicker.run == run_id:
-            raise
-        return await _skip(settings, quicker, run_id, now, scheduled=scheduled)
-    log_event(logging.INFO, "run started", run=run_id, attempt=run_id, scheduled=scheduled)
-    return run_id, None
+        current = None
+    if current is None or not current.is_under_way:
+        given = {"run": run_id, "options": {**options, "mode": settings.mode.value}, "scheduled": scheduled}
+        try:
+            with _sdk_errors_as_cloud_errors("start a run"):
+                await client.start_new(ORCHESTRATOR, INSTANCE, given)
+        except CloudError:
+            current = await current_run(client)  # another start may have been quicker
+            if current is None or not current.is_under_way or current.run == run_id:
+                raise
+        else:
+            log_event(logging.INFO, "run started", run=run_id, attempt=run_id, scheduled=scheduled)
+            return run_id, None
+    because = f"run {current.run} has been under way since {current.started_at:%Y-%m-%d %H:%M} UTC"
+    log_event(logging.WARNING, "start skipped", run=current.run, attempt=run_id, scheduled=scheduled, because=because)
+    await _note(settings, current.run, Status.PARTIAL, f"the start at {now:%Y-%m-%d %H:%M} UTC was skipped: {because}", now)
+    return current.run, because
 
 
 async def current_run(client: df.DurableOrchestrationClient) -> CurrentRun | None:
@@ -207,13 +205,6 @@ def deployment() -> str:
     return (
         os.environ.get("REAPER_DEPLOYMENT", "").strip() or os.environ.get("WEBSITE_HOSTNAME", "").strip() or "of an unnamed app"
     )
-
-
-async def _skip(settings: Settings, current: CurrentRun, attempt: str, now: datetime, *, scheduled: bool) -> Started:
-    because = f"run {current.run} has been under way since {current.started_at:%Y-%m-%d %H:%M} UTC"
-    log_event(logging.WARNING, "start skipped", run=current.run, attempt=attempt, scheduled=scheduled, because=because)
-    await _note(settings, current.run, Status.PARTIAL, f"the start at {now:%Y-%m-%d %H:%M} UTC was skipped: {because}", now)
-    return current.run, because
 
 
 async def _terminated(client: df.DurableOrchestrationClient) -> bool:
