@@ -65,6 +65,11 @@ class Deployment:
     workspace: Workspace
     siblings: frozenset[str] = frozenset()
 
+    @property
+    def state(self) -> dict[str, Json]:
+        """The two replies, as they are stored before an action."""
+        return {"deployment": self.row, "endpoint": self.endpoint}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeploymentDetails:
@@ -106,8 +111,8 @@ def details_of(deployment: Deployment) -> DeploymentDetails:
         workspace=deployment.workspace,
         siblings=tuple(sorted(deployment.siblings)),
         scale_settings=properties.get("scaleSettings"),
-        traffic_percent=traffic_percent(endpoint, row["name"]),
-        mirrored_percent=traffic_percent(endpoint, row["name"], MIRROR_KEY),
+        traffic_percent=traffic_of(deployment.state)[0],
+        mirrored_percent=traffic_of(deployment.state, MIRROR_KEY)[0],
         endpoint_state=str((endpoint.get("properties") or {}).get("provisioningState") or ""),
         endpoint_created=_created_at(endpoint),
         unclear_asset_because=workspaces.unclear_because(row, deployment.workspace),
@@ -256,9 +261,10 @@ def read_now(cloud: CloudSession, resource: Resource) -> Resource:
         cloud.call(own)  # if it is gone itself, that is the reason
         raise
     row, siblings = cloud.call(own), names - {last_segment(resource.id.lower())}
+    deployment = Deployment(row=row, endpoint=endpoint, workspace=space, siblings=siblings)
     with reading(READ_DEPLOYMENTS, row["id"]):
-        fresh = deployment_resource(cloud, Deployment(row=row, endpoint=endpoint, workspace=space, siblings=siblings))
-        details = with_digests(fresh.details, row, endpoint)
+        fresh = deployment_resource(cloud, deployment)
+        details = with_digests(fresh.details, deployment.state)
     return with_autoscale(cloud, replace(fresh, id=resource.id, name=resource.name, details=details))
 
 
@@ -325,39 +331,33 @@ def _autoscale_by_target(cloud: CloudSession) -> dict[str, list[Json]]:
     return settings
 
 
-def traffic_by_name(endpoint: Mapping[str, Any], map_key: str = TRAFFIC_KEY) -> dict[str, Any] | None:
-    """The percentages as Azure writes them; None if the endpoint is unknown or its map can't be read."""
-    properties = endpoint.get("properties")
+def traffic_of(state: Mapping[str, Any], map_key: str = TRAFFIC_KEY) -> tuple[int | None, dict[str, Any]]:
+    """The percentage of its endpoint's traffic that a deployment gets, 0 if it isn't named, None if unknown; and the others', as Azure writes them."""
+    properties, name = state["endpoint"].get("properties"), state["deployment"]["name"].lower()
     shares = properties.get(map_key) if isinstance(properties, dict) else ()
-    return {} if shares is None else shares if isinstance(shares, dict) else None
-
-
-def traffic_percent(endpoint: Mapping[str, Any], name: str, map_key: str = TRAFFIC_KEY) -> int | None:
-    """The percentage that the deployment `name` gets, 0 if it isn't named; None if unknown."""
-    shares = traffic_by_name(endpoint, map_key)
-    if shares is None:
-        return None
-    own = [value for key, value in shares.items() if key.lower() == name.lower()] or [0]
+    if shares is not None and not isinstance(shares, dict):
+        return None, {}
+    own = [value for key, value in (shares or {}).items() if key.lower() == name]
+    others = {key: value for key, value in (shares or {}).items() if key.lower() != name}
     are_valid = all(isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 100 for value in own)
-    return sum(own) if are_valid else None
+    return sum(own) if are_valid else None, others
 
 
-def other_shares(endpoint: Mapping[str, Any], name: str) -> dict[str, Any]:
+def others_with_traffic(state: Mapping[str, Any]) -> dict[str, Any]:
     """The shares of all deployments but this one that have one."""
-    shares = traffic_by_name(endpoint) or {}
-    return {other: percent for other, percent in shares.items() if other.lower() != name.lower() and percent}
+    return {other: percent for other, percent in traffic_of(state)[1].items() if percent}
 
 
-def with_digests(details: DeploymentDetails, row: Json, endpoint: Json) -> DeploymentDetails:
+def with_digests(details: DeploymentDetails, state: Mapping[str, Any]) -> DeploymentDetails:
     """The same with the digests of the deployment's settings and its endpoint's."""
-    own = _digest(chosen_settings(row))
-    return replace(details, settings_digest=own, endpoint_digest=endpoint_digest(endpoint, row["name"]))
+    own = _digest(chosen_settings(state["deployment"]))
+    return replace(details, settings_digest=own, endpoint_digest=endpoint_digest(state))
 
 
-def endpoint_digest(endpoint: Json, name: str) -> str:
-    """The digest of everything that people can set about an endpoint, but for the traffic that the deployment `name` gets."""
-    settings = chosen_settings(endpoint)
-    return _digest({**settings, "properties": {**settings["properties"], TRAFFIC_KEY: other_shares(endpoint, name)}})
+def endpoint_digest(state: Mapping[str, Any]) -> str:
+    """The digest of everything that people can set about an endpoint, but for the traffic that the deployment gets."""
+    settings = chosen_settings(state["endpoint"])
+    return _digest({**settings, "properties": {**settings["properties"], TRAFFIC_KEY: others_with_traffic(state)}})
 
 
 def _digest(settings: Mapping[str, Any]) -> str:

@@ -36,7 +36,15 @@ from reaper.acting.contract import (
 )
 from reaper.azure import computes, deployments
 from reaper.azure.computes import compute_request
-from reaper.azure.deployments import DELETE, WRITE, WRITE_ENDPOINT, DeploymentDetails, deployment_request, endpoint_request
+from reaper.azure.deployments import (
+    DELETE,
+    WRITE,
+    WRITE_ENDPOINT,
+    DeploymentDetails,
+    deployment_request,
+    endpoint_request,
+    traffic_of,
+)
 from reaper.azure.reader import Action, Deletion, Scaling, State, Table
 from reaper.azure.requests import ArmChange, ArmRequest, Json, duration_seconds, latest_known, parse_time
 from reaper.azure.workspaces import require_assets
@@ -131,7 +139,7 @@ OWN_CHANGE_TAKES = timedelta(minutes=15)
 
 
 def recorded_share(state: State) -> int:
-    return deployments.traffic_percent(state["endpoint"], state["deployment"]["name"]) or 0
+    return traffic_of(state)[0] or 0
 
 
 def is_recreated(row: Json, manifest: Manifest, *keys: str) -> bool:
@@ -144,9 +152,7 @@ def is_recreated(row: Json, manifest: Manifest, *keys: str) -> bool:
 def _set_share(cloud: CloudSession, deployment_id: str, state: State, percent: int) -> None:
     """PUT replaces the whole endpoint, so the state has it as it was read just before."""
     body, name = deployments.writable_body(state["endpoint"]), state["deployment"]["name"]
-    shares = deployments.traffic_by_name(state["endpoint"]) or {}
-    others = {key: value for key, value in shares.items() if key.lower() != name.lower()}
-    body["properties"] = {**body["properties"], deployments.TRAFFIC_KEY: {**others, name: percent}}
+    body["properties"] = {**body["properties"], deployments.TRAFFIC_KEY: {**traffic_of(state)[1], name: percent}}
     endpoint = endpoint_request(deployment_id)
     write(cloud, ArmChange(permission=WRITE_ENDPOINT, path=endpoint.path, body=body, method="PUT"), endpoint)
 
@@ -157,10 +163,10 @@ def delete(cloud: CloudSession, resource: Resource, manifest: Manifest, permit: 
     change = operation(cloud, resource.id, "delete")
     if percent:
         with permit():  # the endpoint is read once more, in case its tags changed since the permit's own look
-            endpoint, name = cloud.call(endpoint_request(resource.id), once=True), manifest.undo_state["deployment"]["name"]
-            if deployments.endpoint_digest(endpoint, name) != resource.details.endpoint_digest:
+            state = {**manifest.undo_state, "endpoint": cloud.call(endpoint_request(resource.id), once=True)}
+            if deployments.endpoint_digest(state) != resource.details.endpoint_digest:
                 raise CloudError(Reason.REFUSED, resource.kind, "its endpoint's settings changed a moment ago")
-            _set_share(cloud, resource.id, {**manifest.undo_state, "endpoint": endpoint}, 0)
+            _set_share(cloud, resource.id, state, 0)
         _wait_until_settled(cloud, resource.id)
         own_changes = partial(_without_own_change, resource)
         permit.after_wait(own_changes)
@@ -228,7 +234,7 @@ def _left_behind(state: State, interrupted: Act, change: SideChange) -> PutBackR
         return PutBackResult(state=HalfDone.LEFT, because=because)
     if _state_of(row) == "Deleting":
         return PutBackResult(state=HalfDone.DONE, because="it is being deleted")
-    percent, progress = deployments.traffic_percent(endpoint, row["name"]), _state_of(endpoint)
+    percent, progress = traffic_of(state)[0], _state_of(endpoint)
     if percent is None:
         text = "its share of its endpoint's traffic can't be read"
         raise CloudError(Reason.UNREADABLE, deployments.READ_ENDPOINTS, text)
@@ -244,7 +250,7 @@ def _left_behind(state: State, interrupted: Act, change: SideChange) -> PutBackR
 def _left_because(state: State, percent: int, begun_at: datetime, change: SideChange) -> str | None:
     """What shows that its traffic was changed after the action, or may have been."""
     row, endpoint = state["deployment"], state["endpoint"]
-    if others := deployments.other_shares(endpoint, row["name"]):
+    if others := deployments.others_with_traffic(state):
         return f"its {change.before}% of the traffic goes to {', '.join(sorted(others))} by now, so it stays as it is"
     if percent != change.ours:
         return f"its traffic has been set to {percent}% since, so it stays as it is"
@@ -296,10 +302,10 @@ def _is_own_creation(row: Json, manifest: Manifest) -> bool:
 
 def _restore_share(cloud: CloudSession, manifest: Manifest, endpoint: Json) -> UndoResult:
     """It exists and is ready. Its share is restored unless another deployment has it by now."""
-    name, percent = manifest.undo_state["deployment"]["name"], recorded_share(manifest.undo_state)
-    if not percent or deployments.traffic_percent(endpoint, name) == percent:
+    percent, state = recorded_share(manifest.undo_state), {**manifest.undo_state, "endpoint": endpoint}
+    if not percent or traffic_of(state)[0] == percent:
         return UndoResult(because=f"it exists, with {percent}% of the traffic")
-    if others := deployments.other_shares(endpoint, name):
+    if others := deployments.others_with_traffic(state):
         return _exists(f"its {percent}% of the traffic now goes to {', '.join(sorted(others))}")
     if (progress := _state_of(endpoint)) != "Succeeded":
         return _exists(_waiting(f"its endpoint is still {progress}", percent), run_again=True)
@@ -395,7 +401,7 @@ def _is_recorded(table: Table, resource: Resource, manifest: Manifest) -> bool:
     state, now = manifest.undo_state, resource.details
     if table.saved:
         return _state_of_compute(table, resource, manifest.action) == state
-    recorded = deployments.with_digests(now, state["deployment"], state["endpoint"])
+    recorded = deployments.with_digests(now, state)
     return bool(recorded == now) and recorded_share(state) == (now.traffic_percent or 0)
 
 
