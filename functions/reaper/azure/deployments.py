@@ -157,13 +157,8 @@ def deployment_resource(cloud: CloudSession, deployment: Deployment) -> Resource
 
 
 def list_deployments(cloud: CloudSession) -> Iterator[Resource]:
-    """`Kind.discover`: every deployment of every online endpoint, whatever its share of the traffic."""
-    return cloud.each(READ_DEPLOYMENTS, _list_rows(cloud), partial(deployment_resource, cloud), lambda one: one.row["id"])
-
-
-def _list_rows(cloud: CloudSession) -> Iterator[Deployment]:
-    """Every deployment once, even if Azure lists it in several spellings. What can't be read of a workspace or an endpoint is an error of the
-    session. Raises CloudError if the workspaces can't be listed.
+    """`Kind.discover`: every deployment of every online endpoint, whatever its share of the traffic, and once, even if Azure lists it in several
+    spellings. What can't be read of a workspace or an endpoint is an error of the session. Raises CloudError if the workspaces can't be listed.
     """
     spaces = {space.key: space for space in workspaces.list_workspaces(cloud).workspaces}
     endpoints, deployments = _rows_from_graph(cloud) if spaces else ({}, {})
@@ -177,11 +172,14 @@ def _list_rows(cloud: CloudSession) -> Iterator[Deployment]:
     names: dict[str, set[str]] = defaultdict(set)
     for key in deployments:
         names[endpoint_id(key)].add(last_segment(key))
-    for key, row in deployments.items():
-        above = endpoint_id(key)
-        if space := spaces.get(workspace_id(key)):
-            siblings = frozenset(names[above] - {last_segment(key)})
-            yield Deployment(row=row, endpoint=endpoints.get(above, {}), workspace=space, siblings=siblings)
+    listed = [
+        Deployment(
+            row=row, endpoint=endpoints.get(above, {}), workspace=space, siblings=frozenset(names[above] - {last_segment(key)})
+        )
+        for key, row in deployments.items()
+        if (above := endpoint_id(key)) and (space := spaces.get(workspace_id(key)))
+    ]
+    yield from cloud.each(READ_DEPLOYMENTS, listed, partial(deployment_resource, cloud), lambda one: one.row["id"])
 
 
 def _rows_from_graph(cloud: CloudSession) -> tuple[dict[str, Json], dict[str, Json]]:
@@ -318,14 +316,14 @@ def with_autoscale(cloud: CloudSession, resource: Resource) -> Resource:
     return replace(resource, details=replace(details, autoscale_because=because))
 
 
-def autoscale_path(subscription: str) -> str:
-    return f"/subscriptions/{subscription}/providers/Microsoft.Insights/autoscalesettings?api-version={AUTOSCALE_VERSION}"
+def autoscale_path(cloud: CloudSession) -> str:
+    return f"{cloud.home}/providers/Microsoft.Insights/autoscalesettings?api-version={AUTOSCALE_VERSION}"
 
 
 def _autoscale_by_target(cloud: CloudSession) -> dict[str, list[Json]]:
     settings: dict[str, list[Json]] = {}
     with reading(READ_AUTOSCALE, "an autoscale setting"):
-        path = autoscale_path(cloud.target.account)
+        path = autoscale_path(cloud)
         for row in cloud.paged_rows(READ_AUTOSCALE, path, required_keys=("id", "properties")):
             settings.setdefault(str(row["properties"].get("targetResourceUri")).lower(), []).append(row)
     return settings

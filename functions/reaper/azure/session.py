@@ -288,6 +288,11 @@ class CloudSession:
         self._results = {} if results is None else results
         self._lock = threading.Lock()
 
+    @property
+    def home(self) -> str:
+        """The ID of its subscription."""
+        return f"/subscriptions/{self.target.account}"
+
     def for_kind(self) -> CloudSession:
         """The same target with fresh counters."""
         return CloudSession(self.clients, self.target, self._results)

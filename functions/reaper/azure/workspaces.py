@@ -123,8 +123,7 @@ def list_workspaces(cloud: CloudSession, *, quietly: bool = False) -> WorkspaceL
     read_subscription(cloud)
     denied: list[CloudError] = []
     try:
-        path = f"/subscriptions/{cloud.target.account}/providers/{TYPE}"
-        rows, row_errors = cloud.list_once(READ_WORKSPACES, path, ("id",))
+        rows, row_errors = cloud.list_once(READ_WORKSPACES, f"{cloud.home}/providers/{TYPE}", ("id",))
     except CloudError as error:
         rows, row_errors = [], []
         if error.reason is Reason.DENIED and error.operation == READ_WORKSPACES:
@@ -151,7 +150,7 @@ def require_inside(cloud: CloudSession, resource_id: str, space: Workspace) -> N
 
     In a workflow both names come from what was handed over. Tags and metrics of another workspace must prove nothing about the resource.
     """
-    subscription = f"/subscriptions/{cloud.target.account}/".lower()
+    subscription = f"{cloud.home}/".lower()
     is_inside = resource_id.lower().startswith(f"{space.id}/".lower()) and space.id.lower().startswith(subscription)
     if not is_inside or any(odd in resource_id for odd in ("/../", "?", "#", "%")):
         raise CloudError(Reason.REFUSED, READ_WORKSPACES, f"{resource_id} isn't in {space.id} of {subscription.strip('/')}")
@@ -175,13 +174,12 @@ def workspace_id(resource_id: str) -> str:
 
 def _read_subscription(cloud: CloudSession) -> Subscription:
     """Read before anything else, because it tells a missing permission from an empty subscription."""
-    home = f"/subscriptions/{cloud.target.account}"
     try:
-        reply = cloud.call(ArmRequest(permission=READ_SUBSCRIPTION, path=home, required_keys=("subscriptionId",)))
+        reply = cloud.call(ArmRequest(permission=READ_SUBSCRIPTION, path=cloud.home, required_keys=("subscriptionId",)))
     except CloudError as error:
         if error.reason is not Reason.GONE and not error.code.endswith("SubscriptionNotFound"):
             raise
-        text = f"missing permission {READ_SUBSCRIPTION} on {home}, or there is no such subscription ({error.code})"
+        text = f"missing permission {READ_SUBSCRIPTION} on {cloud.home}, or there is no such subscription ({error.code})"
         raise CloudError(Reason.DENIED, READ_SUBSCRIPTION, text, code=error.code, missing=READ_SUBSCRIPTION) from error
     return parse_subscription(reply)
 

@@ -37,8 +37,9 @@ OWN_SCOPE = "/Microsoft.ManagedIdentity/"
 Entry = Mapping[str, Any]
 
 
-def permitted_rights(cloud: CloudSession, scope: str, permissions: Sequence[str], principal: str) -> list[Check]:
-    """Whether each of the permissions is there at that scope."""
+def permitted_rights(cloud: CloudSession, scope: str, permissions: Sequence[str]) -> list[Check]:
+    """Whether each of the permissions is there at that scope. Raises CloudError without a token."""
+    principal = _principal(cloud)
     path = f"{scope}/providers/Microsoft.Authorization/permissions?api-version={RIGHTS_VERSION}"
     right = partial(Check, place=place_of(scope))
     try:
@@ -125,9 +126,9 @@ def reading_rights(cloud: CloudSession, permissions: Sequence[str]) -> list[Chec
     """Whether each of the permissions is there, by a call that reads, of the subscription or of its workspaces; what no workspace is there to
     be asked for, by the subscription's list of permissions.
     """
-    home, spaces = _home(cloud), list[Json]()
+    home, spaces = cloud.home, list[Json]()
     listing = _right_of(cloud, workspaces.READ_WORKSPACES, lambda: spaces.extend(_workspaces(cloud)))
-    paths = {workspaces.READ_SUBSCRIPTION: [home], deployments.READ_AUTOSCALE: [deployments.autoscale_path(cloud.target.account)]}
+    paths = {workspaces.READ_SUBSCRIPTION: [home], deployments.READ_AUTOSCALE: [deployments.autoscale_path(cloud)]}
     for permission in permissions:
         if permission.startswith(f"{TYPE}/") and permission.endswith("/read") and permission != workspaces.READ_WORKSPACES:
             # The list that the permission is named for; one inside something is asked for in what doesn't exist.
@@ -136,14 +137,13 @@ def reading_rights(cloud: CloudSession, permissions: Sequence[str]) -> list[Chec
 
     def ask(asked: tuple[str, str]) -> Check:
         key = "subscriptionId" if asked[1] == home else "value"
-        return _right_of(
-            cloud, asked[0], partial(cloud.call, ArmRequest(permission=asked[0], path=asked[1], required_keys=(key,)))
-        )
+        request = ArmRequest(permission=asked[0], path=asked[1], required_keys=(key,))
+        return _right_of(cloud, request.permission, partial(cloud.call, request))
 
     rights = [listing] if workspaces.READ_WORKSPACES in permissions else []
     rights += cloud.map_concurrently(ask, [(name, path) for name in permissions for path in paths.get(name, ())])
     unasked = [name for name in permissions if name not in {right.permission for right in rights}]
-    return rights + (permitted_rights(cloud, home, unasked, _principal(cloud)) if unasked else [])
+    return rights + (permitted_rights(cloud, home, unasked) if unasked else [])
 
 
 def acting_rights(cloud: CloudSession, permissions: Sequence[str], role: str | None) -> list[Check]:
@@ -151,15 +151,14 @@ def acting_rights(cloud: CloudSession, permissions: Sequence[str], role: str | N
 
     Identities may only be assigned one by one, so that permission is asked for on each identity that an endpoint has.
     """
-    principal = _principal(cloud)
-    scopes = [row["id"] for row in _workspaces(cloud)[:MAX_WORKSPACES]] or [_home(cloud)]
+    scopes = [row["id"] for row in _workspaces(cloud)[:MAX_WORKSPACES]] or [cloud.home]
     general = [permission for permission in permissions if permission != deployments.ASSIGN_IDENTITY]
-    rights = [right for scope in scopes for right in permitted_rights(cloud, scope, general, principal)]
+    rights = [right for scope in scopes for right in permitted_rights(cloud, scope, general)]
     if deployments.ASSIGN_IDENTITY in permissions:
         rows = workspaces.list_resources(cloud, f"{TYPE}/onlineEndpoints")
         identities = [(row.get("identity") or {}).get("userAssignedIdentities") or {} for row in rows]
         for identity in sorted({name for names in identities for name in names}):
-            rights += permitted_rights(cloud, identity, [deployments.ASSIGN_IDENTITY], principal)
+            rights += permitted_rights(cloud, identity, [deployments.ASSIGN_IDENTITY])
     return rights
 
 
@@ -171,7 +170,7 @@ def metric_rights(cloud: CloudSession, now: datetime) -> list[Check]:
         return []  # `reading_rights` says so
     by_region = {region_key(space.get("location")): space for space in reversed(spaces)}
     if not by_region:
-        return permitted_rights(cloud, _home(cloud), METRIC_PERMISSIONS, _principal(cloud))
+        return permitted_rights(cloud, cloud.home, METRIC_PERMISSIONS)
     return [_metric_right(cloud, region, space["id"], now) for region, space in sorted(by_region.items())]
 
 
@@ -199,24 +198,18 @@ def writing_rights(address: str) -> list[Check]:
 
 
 def _right_of(cloud: CloudSession, permission: str, ask: Callable[[], object], region: str = "") -> Check:
-    home, principal = _home(cloud), _principal(cloud)
-    place = f"{place_of(home)} {region}".strip()
-    return asked_right(permission, place, ask, lambda missing: grant_line(principal, missing, home))
+    principal, place = _principal(cloud), f"{place_of(cloud.home)} {region}".strip()
+    return asked_right(permission, place, ask, lambda missing: grant_line(principal, missing, cloud.home))
 
 
 def _workspaces(cloud: CloudSession) -> list[Json]:
     """The workspaces of the subscription; none if the provider isn't registered there. Raises CloudError."""
-    path = f"{_home(cloud)}/providers/{TYPE}"
     try:
-        return list(cloud.paged_rows(workspaces.READ_WORKSPACES, path, required_keys=("id",)))
+        return list(cloud.paged_rows(workspaces.READ_WORKSPACES, f"{cloud.home}/providers/{TYPE}", required_keys=("id",)))
     except CloudError as error:
         if not error.code.endswith("MissingSubscriptionRegistration"):
             raise
         return []
-
-
-def _home(cloud: CloudSession) -> str:
-    return f"/subscriptions/{cloud.target.account}"
 
 
 def _principal(cloud: CloudSession) -> str:

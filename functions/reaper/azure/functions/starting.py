@@ -141,16 +141,15 @@ def answer_about(run_id: str, current: CurrentRun | None, store: RunStore, repor
 
     Raises CloudError.
     """
-    is_current = current is not None and current.run == run_id
-    if current is not None and is_current and current.is_under_way:
+    own = current if current and current.run == run_id else None
+    if own and own.is_under_way:
         return under_way(run_id)
     if result := published(store):
         return _report_answer(run_id, result, reports)
-    if current is not None and is_current and current.failed_because is None:
-        because = current.result.get("because") or "it has no report"
-        return _problem(409, run_id, f"the run was skipped: {because}")
-    if is_current or store.names():
-        because = (current.failed_because if current and is_current else None) or "it has no report"
+    if own and own.failed_because is None:
+        return _problem(409, run_id, f"the run was skipped: {own.result.get('because') or 'it has no report'}")
+    if own or store.names():
+        because = own.failed_because if own else "it has no report"
         return _problem(500, run_id, f"the run failed: {because}; the function app's log says why")
     return _problem(404, run_id, "there is no such run, or its results were deleted")
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from functools import partial
@@ -84,12 +84,13 @@ class TableStore:
         for key in keys:
             partition, name = entity_key(key)
             by_partition[partition][name] = key
-        return {
-            wanted[entity["RowKey"]]: _row_of(wanted[entity["RowKey"]], entity)
-            for partition, wanted in by_partition.items()
-            for entity in self._partition_entities(partition, wanted)
-            if entity["RowKey"] in wanted
-        }
+        rows: dict[Key, Row] = {}
+        for partition, wanted in by_partition.items():
+            found: Iterable[TableEntity | None] = (self._get(partition, name) for name in sorted(wanted))
+            if len(wanted) > MAX_SINGLE_READS:
+                found = self._query(RANGE, partition=partition, first=min(wanted), last=max(wanted))
+            rows |= {key: _row_of(key, entity) for entity in found if entity and (key := wanted.get(entity["RowKey"]))}
+        return rows
 
     def query(
         self, category: Category, place: str, first: str = FIRST_NAME, last: str = LAST_NAME, limit: int | None = None
@@ -148,13 +149,6 @@ class TableStore:
         """Every entity that meets the OData condition, in the order of its keys; `@name` in the condition is a parameter."""
         with self._sdk_errors_as_cloud_errors("read"):
             yield from self._client.query_entities(condition, results_per_page=min(max(page, 1), 1000), parameters=parameters)
-
-    def _partition_entities(self, partition: str, names: Collection[str]) -> Iterator[TableEntity]:
-        """The entities of these names, perhaps with others between them."""
-        if len(names) > MAX_SINGLE_READS:
-            yield from self._query(RANGE, partition=partition, first=min(names), last=max(names))
-            return
-        yield from (entity for name in sorted(names) if (entity := self._get(partition, name)))
 
     def _swap(self, stored: TableEntity | None, entity: dict[str, Any]) -> bool:
         """Whether the entity is stored now. If the reply to the write was lost, the entity already has our own `writer`."""

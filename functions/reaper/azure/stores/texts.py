@@ -32,7 +32,8 @@ from reaper.urls import split_address
 
 LOCAL_HOST = re.compile(r"localhost|[\d.]+|\[.*\]")
 """Hosts with the account as the first part of the path, as in Azurite, and not of the name."""
-RETRIES = {"retry_total": RETRY_COUNTS["retry_total"], "initial_backoff": 1, "increment_base": 2, "random_jitter_range": 1}
+RETRY_TOTAL = RETRY_COUNTS["retry_total"]
+RETRIES: dict[str, Any] = {"retry_total": RETRY_TOTAL, "initial_backoff": 1, "increment_base": 2, "random_jitter_range": 1}
 """The SDK's own waits begin at 15 seconds and triple."""
 JSON_TEXT = ContentSettings(content_type="application/json; charset=utf-8")
 BLOBS = "Microsoft.Storage/storageAccounts/blobServices/containers/blobs"
