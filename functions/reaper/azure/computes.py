@@ -361,8 +361,12 @@ def _add_job(jobs: JobsByCompute, row: Json) -> None:
         jobs.unfinished |= {name: because for name in computes if name not in jobs.unfinished}
         return
     try:
+        # The latest time that anything shows. It may be before the job's end: the list only has that if a run noted it among its free properties, as
+        # `EndTimeUtc`, or if the job was modified since. A job that has no more than its creation time counts from its creation.
         with reading(READ_JOBS, f"the times of {row['id']}"):
-            last_seen_at = _last_seen_at(row, row["properties"].get("properties") or {} if computes else {})
+            system, free = row.get("systemData") or {}, row["properties"].get("properties") or {} if computes else {}
+            noted = [value for key, value in free.items() if key.lower() in TIME_PROPERTIES]
+            last_seen_at = latest_known(*map(parse_time, (system.get("createdAt"), system.get("lastModifiedAt"), *noted)))
             if last_seen_at is None and computes:
                 raise ValueError("it has no timestamps")
     except CloudError as error:
@@ -372,17 +376,6 @@ def _add_job(jobs: JobsByCompute, row: Json) -> None:
         return
     if last_seen_at:
         jobs.finished_at |= {name: max(last_seen_at, jobs.finished_at.get(name, last_seen_at)) for name in computes}
-
-
-def _last_seen_at(row: Json, free: Json) -> datetime | None:
-    """The latest time that anything about a finished job shows. Raises ValueError if one can't be read.
-
-    It may be before the job's end: the list only has that if a run noted it among its `free` properties, as `EndTimeUtc`, or if the job was
-    modified since. If a job has no more than its creation time, its end is unknown, and it counts from its creation.
-    """
-    system = row.get("systemData") or {}
-    noted = (value for key, value in free.items() if key.lower() in TIME_PROPERTIES)
-    return latest_known(*(parse_time(text) for text in (system.get("createdAt"), system.get("lastModifiedAt"), *noted)))
 
 
 def _named_computes(value: object, key: str = "") -> Iterator[str]:

@@ -290,11 +290,6 @@ def endpoint_id(resource_id: str) -> str:
     return "/".join(resource_id.split("/")[:11])
 
 
-def is_gone(cloud: CloudSession, resource_id: str) -> bool:
-    """Whether a deployment no longer exists. Resource Graph goes on showing it for minutes, so Azure ML itself is asked. Raises CloudError."""
-    return cloud.find(deployment_request(resource_id)) is None
-
-
 def with_autoscale(cloud: CloudSession, resource: Resource) -> Resource:
     """The same, with what Azure Monitor's autoscale would undo: the most instances that a profile keeps, or its default, which applies while
     metrics are missing. Only read for a deployment that could be scaled in, and once for the whole subscription: a setting may be in another

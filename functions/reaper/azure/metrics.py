@@ -48,7 +48,7 @@ class MetricQuery:
     """Metrics of one namespace under one aggregation, split by the values of one dimension or not at all; `max_series` series at most.
 
     `is_published_by_us`: the namespace may not exist, so each resource is asked alone, and a 400 can mean that there is no series.
-    `is_gone(cloud, id)` is asked about a resource whose metrics aren't found: the list that named it may lag behind. Raises CloudError.
+    `described_by(id)` reads a resource whose metrics aren't found: the list that named it may lag behind.
     """
 
     namespace: str
@@ -56,7 +56,7 @@ class MetricQuery:
     aggregation: str
     split_by: str | None = None
     is_published_by_us: bool = False
-    is_gone: Callable[[CloudSession, str], bool] | None = None
+    described_by: Callable[[str], ArmRequest] | None = None
     max_series: int = 10_000
 
 
@@ -192,7 +192,7 @@ class _Fetch:
 
     def _is_gone(self, resource_id: str) -> bool:
         try:
-            return self.query.is_gone is not None and self.query.is_gone(self.cloud, resource_id)
+            return self.query.described_by is not None and self.cloud.find(self.query.described_by(resource_id)) is None
         except CloudError as another:
             self.cloud.add_error(another)
             return False

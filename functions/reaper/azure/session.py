@@ -103,10 +103,14 @@ class Clients:
         """
         with _local_errors():
             if region is not None:
-                metrics: MetricsClient = self._opened_once(f"metrics {region}", partial(self._metrics_client, region))
+                host, scope = str(self._hosts.metrics).replace("{region}", region), self._hosts.metrics_scope
+                new_metrics = partial(MetricsClient, host, self._credential, audience=scope.removesuffix("/.default"))
+                metrics: MetricsClient = self._opened_once(f"metrics {region}", new_metrics, scope)
                 return metrics.send_request(request)
-            new_client = partial(self._arm_client, once=once)
-            arm: ARMPipelineClient[HttpRequest, HttpResponse] = self._opened_once("change" if once else "read", new_client)
+            key, new_client = "change" if once else "read", partial(ARMPipelineClient, self._hosts.arm)
+            arm: ARMPipelineClient[HttpRequest, HttpResponse] = self._opened_once(
+                key, new_client, self._hosts.arm_scope, once=once
+            )
             request.url = arm.format_url(request.url)
             return arm.send_request(request)
 
@@ -135,39 +139,22 @@ class Clients:
             base_url=self._hosts.arm,
             api_version=API_VERSIONS["Microsoft.MachineLearningServices"],
             credential_scopes=[self._hosts.arm_scope],
-            policies=self._policies(self._hosts.arm_scope, once=True),
-            **TIMEOUTS,
         )
-        operations: MachineLearningServicesMgmtClient = self._opened_once("operations", new_client)
-        return operations
+        sdk: MachineLearningServicesMgmtClient = self._opened_once("operations", new_client, self._hosts.arm_scope, once=True)
+        return sdk
 
-    def _opened_once(self, key: str, client: Callable[[], Any]) -> Any:
+    def _opened_once(self, key: str, new_client: Callable[..., Any], scope: str, *, once: bool = False) -> Any:
+        """The client of that key, whose tokens are requested for `scope`. `once`: each of its calls is sent once, at once, and neither redirected nor
+        repeated; any other client only reads.
+        """
         with self._lock:
             if key not in self._opened:
-                self._opened[key] = client().__enter__()
+                reading = [ShortRetryPolicy(), self._graph_quota, ARMChallengeAuthenticationPolicy(self._credential, scope)]
+                own = [SendOncePolicy(self._credential, scope)] if once else reading
+                first = [policies.RequestIdPolicy(), policies.UserAgentPolicy("ml-idle-reaper"), policies.ProxyPolicy()]
+                client = new_client(policies=[*first, *own, policies.HttpLoggingPolicy()], **TIMEOUTS)
+                self._opened[key] = client.__enter__()
             return self._opened[key]
-
-    def _policies(self, scope: str, *, once: bool = False) -> list[Any]:
-        """Outermost first. Tokens are requested for `scope`. `once`: each call is sent once, at once, and neither redirected nor repeated; a client
-        with other policies only reads.
-        """
-        reading = [ShortRetryPolicy(), self._graph_quota, ARMChallengeAuthenticationPolicy(self._credential, scope)]
-        own = [SendOncePolicy(self._credential, scope)] if once else reading
-        agent = policies.UserAgentPolicy("ml-idle-reaper")
-        return [policies.RequestIdPolicy(), agent, policies.ProxyPolicy(), *own, policies.HttpLoggingPolicy()]
-
-    def _arm_client(self, *, once: bool) -> ARMPipelineClient[HttpRequest, HttpResponse]:
-        return ARMPipelineClient(self._hosts.arm, policies=self._policies(self._hosts.arm_scope, once=once), **TIMEOUTS)
-
-    def _metrics_client(self, region: str) -> MetricsClient:
-        scope = self._hosts.metrics_scope
-        return MetricsClient(
-            str(self._hosts.metrics).replace("{region}", region),
-            self._credential,
-            audience=scope.removesuffix("/.default"),
-            policies=self._policies(scope),
-            **TIMEOUTS,
-        )
 
 
 @contextmanager
@@ -304,10 +291,6 @@ class CloudSession:
     def recheck_end(self, now: datetime) -> datetime:
         """The start of this minute: it isn't documented whether Azure Monitor takes an end that lies ahead."""
         return now.replace(second=0, microsecond=0)
-
-    def describe_target(self, name: str | None, blocked_because: str | None) -> None:
-        """Set the name under which people know the target, and what blocks every change in it. The target stays the same."""
-        self.target = replace(self.target, account_name=name, blocked_because=blocked_because)
 
     def call(self, request: ArmRequest, *, once: bool = False) -> Json:
         """The JSON of one reply, at the usual API version, or at the older one from the first time on that this cloud refuses it.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from urllib.parse import quote
@@ -69,15 +70,16 @@ def open_account(settings: Settings, account: Account, *, may_act: bool) -> tupl
     With `may_act` the subscription's state is read at once, so that nothing is changed in one that is Warned, Disabled or Expired, and
     nothing in one that the settings no longer name.
     """
-    session = _open_session(account.id)
-    session.describe_target(account.name, None if account.may_act else NOT_CHANGEABLE)
+    session, because = _open_session(account.id), None if account.may_act else NOT_CHANGEABLE
     if may_act and settings.subscriptions and account.id not in map(str.lower, settings.subscriptions):
-        session.describe_target(account.name, NOT_SWEPT)
-    elif may_act and account.may_act:
+        because = NOT_SWEPT
+    session.target = replace(session.target, account_name=account.name, blocked_because=because)
+    if may_act and because is None:
         try:
             workspaces.read_subscription(session)
         except CloudError as error:
-            session.describe_target(account.name, f"the state of its subscription can't be read: {error}")
+            text = f"the state of its subscription can't be read: {error}"
+            session.target = replace(session.target, blocked_because=text)
     return [session], []
 
 

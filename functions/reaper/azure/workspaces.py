@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -73,9 +73,20 @@ class WorkspaceList:
 
 
 def read_subscription(cloud: CloudSession, *, again: bool = False) -> None:
-    """Make the session's own subscription, read once for all kinds or at this moment `again`, part of the session's target. Raises CloudError."""
-    read = partial(_read_subscription, cloud)
-    cloud.describe_target(*(read() if again else cloud.read_once("subscription", read)))
+    """Make the session's own subscription, read once for all kinds or at this moment `again`, part of the session's target. Raises CloudError.
+
+    Read before anything else, because it tells a missing permission from an empty subscription.
+    """
+    request = ArmRequest(permission=READ_SUBSCRIPTION, path=cloud.home, required_keys=("subscriptionId",))
+    read = partial(cloud.call, request)
+    try:
+        name, because = parse_subscription(read() if again else cloud.read_once("subscription", read))
+    except CloudError as error:
+        if error.reason is not Reason.GONE and not error.code.endswith("SubscriptionNotFound"):
+            raise
+        text = f"missing permission {READ_SUBSCRIPTION} on {cloud.home}, or there is no such subscription ({error.code})"
+        raise CloudError(Reason.DENIED, READ_SUBSCRIPTION, text, code=error.code, missing=READ_SUBSCRIPTION) from error
+    cloud.target = replace(cloud.target, account_name=name, blocked_because=because)
 
 
 def list_resources(cloud: CloudSession, *types: str) -> Iterator[Json]:
@@ -170,18 +181,6 @@ def workspace_request(resource_id: str) -> ArmRequest:
 def workspace_id(resource_id: str) -> str:
     """The ID of a workspace from its own or that of what is in it."""
     return "/".join(resource_id.split("/")[:9])
-
-
-def _read_subscription(cloud: CloudSession) -> Subscription:
-    """Read before anything else, because it tells a missing permission from an empty subscription."""
-    try:
-        reply = cloud.call(ArmRequest(permission=READ_SUBSCRIPTION, path=cloud.home, required_keys=("subscriptionId",)))
-    except CloudError as error:
-        if error.reason is not Reason.GONE and not error.code.endswith("SubscriptionNotFound"):
-            raise
-        text = f"missing permission {READ_SUBSCRIPTION} on {cloud.home}, or there is no such subscription ({error.code})"
-        raise CloudError(Reason.DENIED, READ_SUBSCRIPTION, text, code=error.code, missing=READ_SUBSCRIPTION) from error
-    return parse_subscription(reply)
 
 
 def parse_subscription(row: Json) -> Subscription:

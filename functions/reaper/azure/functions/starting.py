@@ -25,7 +25,7 @@ import azure.functions as func
 
 from reaper import registry
 from reaper import settings as knobs
-from reaper.azure.functions.report import log_event, parse_object, published, write_note
+from reaper.azure.functions.report import FOLDER, log_event, parse_object, published
 from reaper.errors import CloudError, Reason, SettingsError
 from reaper.model import Mode, Status
 from reaper.settings import Settings
@@ -220,8 +220,9 @@ async def _terminated(client: df.DurableOrchestrationClient) -> bool:
 
 async def _note(settings: Settings, run_id: str, status: Status, because: str, now: datetime) -> None:
     """A note for the report of that run. The log has the same line, so a store that fails prevents no start."""
+    name, text = f"{FOLDER}{now.astimezone(UTC):%Y%m%dT%H%M%S%f}.json", json.dumps({"status": status, "because": because})
     try:
-        await asyncio.to_thread(write_note, open_run_store(settings.runs, run_id), status, because, now)
+        await asyncio.to_thread(open_run_store(settings.runs, run_id).create, name, text)
     except CloudError as error:
         log_event(logging.ERROR, "note not stored", run=run_id, error=str(error))
 

@@ -33,7 +33,7 @@ TRAFFIC_QUERY = MetricQuery(
     namespace="Microsoft.MachineLearningServices/workspaces/onlineEndpoints/deployments",
     metrics=("RequestsPerMinute", "CpuUtilizationPercentage", "DeploymentCapacity"),
     aggregation="Average",
-    is_gone=deployments.is_gone,
+    described_by=deployments.deployment_request,  # Resource Graph goes on showing a deleted one for minutes
 )
 ON_KUBERNETES = "it runs on your own Kubernetes nodes, which Azure ML doesn't bill"
 ONE_DEPLOYMENT = "--name {deployments} --endpoint-name {onlineendpoints}" + reader.IN_WORKSPACE

@@ -264,15 +264,14 @@ def _entity_of(key: Key, columns: Mapping[str, Any], touched: str, condition: Co
         entity["writer"] = uuid.uuid4().hex
     if isinstance(condition, AtVersion):
         entity["version"] = condition.version + 1
-    return entity | {part: text for column, value in columns.items() for part, text in _parts_of(column, value).items()}
-
-
-def _parts_of(column: str, value: Any) -> dict[str, Any]:
-    """The values of named rows may be longer than a property: `v_name` becomes `v_name_0`, `v_name_1` and so on."""
-    if not column.startswith(VALUE_PREFIX) or value is None:
-        return {column: value}
-    places = range(0, max(len(value), 1), MAX_PROPERTY_CHARS)
-    return {f"{column}_{number}": value[at : at + MAX_PROPERTY_CHARS] for number, at in enumerate(places)}
+    for column, value in columns.items():
+        if not column.startswith(VALUE_PREFIX) or value is None:
+            entity[column] = value
+            continue
+        # The values of named rows may be longer than a property: `v_name` becomes `v_name_0`, `v_name_1` and so on.
+        for number, at in enumerate(range(0, max(len(value), 1), MAX_PROPERTY_CHARS)):
+            entity[f"{column}_{number}"] = value[at : at + MAX_PROPERTY_CHARS]
+    return entity
 
 
 def _row_of(key: Key, entity: Entity) -> Row:

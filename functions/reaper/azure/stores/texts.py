@@ -6,7 +6,6 @@ https://learn.microsoft.com/azure/storage/blobs/assign-azure-role-data-access
 
 from __future__ import annotations
 
-import builtins
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -104,7 +103,7 @@ def read_text(address: str) -> str:
             return service.get_blob_client(container, unquote(name)).download_blob().readall().decode()
 
 
-def list_texts(place: str) -> builtins.list[str]:
+def list_texts(place: str) -> list[str]:
     """The addresses of all texts under `place`, sorted; one that lacks its last name is an error, not everything. Raises CloudError."""
     with _sdk_errors_as_cloud_errors(READ, place):
         if place.strip().endswith("/") or "?" in place or "#" in place:
