@@ -178,8 +178,10 @@ def call_settings(base: Settings, options: Mapping[str, Any]) -> Settings:
     return replace(knobs.require_durable_stores(settings), cloud="azure", kinds=kinds)
 
 
-def listing_settings(options: Mapping[str, Any]) -> Settings:
-    """The settings for the step that lists the targets of a run that was started with these options: the deployment may have changed since.
+def run_settings(options: Mapping[str, Any]) -> Settings:
+    """The settings for a step of a run that was started with these options: the deployment's as they are by now. Only the step that lists the targets
+    needs more of the options than the mode: places and kinds are those of the stored run. So a run can tell what it has done even if the deployment no
+    longer sweeps all its places.
 
     A mode that the deployment no longer has is lowered to the deployment's. Raises SettingsError.
     """
@@ -188,15 +190,6 @@ def listing_settings(options: Mapping[str, Any]) -> Settings:
     if isinstance(asked, str) and asked in knobs.MODES and knobs.MODES.index(Mode(asked)) > knobs.MODES.index(base.mode):
         options = {**options, "mode": base.mode.value}
     return call_settings(base, options)
-
-
-def later_settings(options: Mapping[str, Any]) -> Settings:
-    """The settings for a later step of that run: the deployment's as they are by now, in the mode of the run or a lower one.
-
-    Places and kinds are those of the stored run. So a run can tell what it has done even if the deployment no longer sweeps all its places.
-    Raises SettingsError.
-    """
-    return listing_settings({"mode": options.get("mode")})
 
 
 def deployment() -> str:

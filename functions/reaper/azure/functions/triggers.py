@@ -73,7 +73,7 @@ def sweep_run(context: df.DurableOrchestrationContext) -> Any:
 @app.activity_trigger(input_name="call", activity=orchestration.LIST_TARGETS)
 def list_targets(call: Any) -> Any:
     """List what to sweep. Raises ReaperError if nothing can be swept."""
-    context = _context(call, starting.listing_settings(call["options"]))
+    context = _context(call, starting.run_settings(call["options"]))
     own = f"{HOLDER} {starting.deployment()} "
     # The engine runs one instance at a time, so an earlier run of this app that still has the lease has ended without giving it back.
     listed = _retried(
@@ -149,7 +149,8 @@ def _under_way(call: Call) -> tuple[WorkflowContext, EngineState]:
     from reaper.workflow.stored_run import EngineState
 
     carried = {name: str(call.get(name, "")) for name in orchestration.CARRIED}
-    return _context(call, starting.later_settings(call["options"])), EngineState(run=call["run"], **carried)
+    settings = starting.run_settings({"mode": call["options"].get("mode")})
+    return _context(call, settings), EngineState(run=call["run"], **carried)
 
 
 def _failures(call: Call) -> dict[int, str]:
