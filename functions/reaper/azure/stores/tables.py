@@ -89,7 +89,7 @@ class TableStore:
             found: Iterable[TableEntity | None] = (self._get(partition, name) for name in sorted(wanted))
             if len(wanted) > MAX_SINGLE_READS:
                 found = self._query(RANGE, partition=partition, first=min(wanted), last=max(wanted))
-            rows |= {key: _row_of(key, entity) for entity in found if entity and (key := wanted.get(entity["RowKey"]))}
+            rows |= {one: _row_of(one, entity) for entity in found if entity and (one := wanted.get(entity["RowKey"]))}
         return rows
 
     def query(
