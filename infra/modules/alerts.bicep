@@ -191,7 +191,7 @@ resource deaf 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = {
   }
 }
 
-// What reaper.azure.triggers logs as an error: the page returns 503, or uses keys that it can no longer read, or couldn't write its
+// What reaper.azure.functions.triggers logs as an error: the page returns 503, or uses keys that it can no longer read, or couldn't write its
 // history. The log names what failed.
 resource page 'Microsoft.Insights/scheduledQueryRules@2023-12-01' = if (!empty(pageFunction)) {
   name: '${name}-page-failed'

@@ -62,7 +62,7 @@ OPTIONS = {
 ALWAYS = {"output", "query", "subscription"}
 BARE = {"all", "confirm-with-what-if", "wait", "yes"}
 """Options without a value."""
-PACKAGE = {"host.json", "function_app.py", "requirements.txt", "functions/reaper/azure/triggers.py"}
+PACKAGE = {"host.json", "function_app.py", "requirements.txt", "functions/reaper/azure/functions/triggers.py"}
 
 
 class Refused(Exception):

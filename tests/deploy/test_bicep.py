@@ -498,7 +498,7 @@ def test_the_dead_man_never_looks_back_further_than_a_rule_can() -> None:
 @pytest.mark.parametrize("parameter", ["timerFunction", "runFunction"])
 def test_the_alert_rules_ask_for_functions_that_there_are(parameter: str) -> None:
     name = text(value(declared(MAIN, "parameter")[parameter])).strip("'")
-    assert re.search(rf"def {name}\(", (AZURE / "triggers.py").read_text())
+    assert re.search(rf"def {name}\(", (AZURE / "functions/triggers.py").read_text())
 
 
 def test_the_alert_fires_for_every_error_that_the_function_logs() -> None:
@@ -531,7 +531,7 @@ def logged_lines(path: Path) -> list[str]:
 
 
 def test_an_alert_rings_for_whatever_the_snooze_page_logs_as_an_error() -> None:
-    logged = logged_lines(ROOT / "functions/reaper/azure/triggers.py")
+    logged = logged_lines(ROOT / "functions/reaper/azure/functions/triggers.py")
     [begins] = re.findall(r'Message startswith "([^"]+)" and SeverityLevel >= 3', at(ALERTS, "page", "properties.criteria"))
     assert logged, "the route logs something"
     assert [line for line in logged if not line.startswith(begins)] == []
@@ -542,7 +542,7 @@ def test_the_alert_for_the_snooze_page_is_there_with_the_page() -> None:
     assert text(declared(ALERTS, "resource")["page"]).partition("{")[0].endswith("= if (!empty(pageFunction)) ")
     passed = properties(properties(value(declared(MAIN, "module")["alerts"]))["params"])
     [name] = re.findall(r"^empty\(snoozeKeys\) \? '' : '(\w+)'$", text(passed["pageFunction"]))
-    assert f'function_name("{name}")' in (ROOT / "functions/reaper/azure/triggers.py").read_text()
+    assert f'function_name("{name}")' in (ROOT / "functions/reaper/azure/functions/triggers.py").read_text()
 
 
 def level(category: str) -> str:

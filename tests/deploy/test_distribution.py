@@ -174,5 +174,5 @@ def test_a_release_has_every_file_that_the_guide_lists(released: Path):
     names = zipfile.ZipFile(released / f"ml-idle-reaper-lambda-{VERSION}.zip").namelist()
     assert {"reaper/aws/functions/sweep.py", "pydantic/__init__.py"} <= set(names)
     app = zipfile.ZipFile(released / f"ml-idle-reaper-functions-{VERSION}.zip").namelist()
-    assert {"host.json", "function_app.py", "requirements.txt", "functions/reaper/azure/triggers.py"} <= set(app)
+    assert {"host.json", "function_app.py", "requirements.txt", "functions/reaper/azure/functions/triggers.py"} <= set(app)
     assert not [name for name in app if name.startswith(("tests", "sandbox", "docs"))]

@@ -13,9 +13,9 @@ from deploy.bicep import INFRA, MAIN, ROOT, at, declared, properties, text, valu
 from deploy.test_bicep import ALERTS, APP, ENFORCE, GROUP, STORAGE, actions
 from on_azure.orchestrated import FUNCTIONS
 from reaper import handover
-from reaper.azure.functions import activities, orchestration, starting
+from reaper.azure.functions import orchestration, starting, triggers
 from reaper.azure.functions.orchestration import ACTIVITY_TIMER, WIDTH
-from reaper.azure.workspaces import READ_BELOW
+from reaper.azure.targets import READ_BELOW
 
 DURABLE = INFRA / "modules/durable.bicep"
 HOST_JSON: dict[str, Any] = json.loads((ROOT / "host.json").read_text())
@@ -62,7 +62,7 @@ def test_only_the_engine_is_in_the_account_on_which_it_has_every_right() -> None
 
 def test_an_activity_ends_before_the_host_ends_it_and_the_timer_after_that() -> None:
     host = duration(HOST_JSON["functionTimeout"])
-    assert activities.ACTIVITY_LIMIT + timedelta(minutes=5) <= host < ACTIVITY_TIMER
+    assert triggers.ACTIVITY_LIMIT + timedelta(minutes=5) <= host < ACTIVITY_TIMER
 
 
 def test_a_run_that_is_ended_could_not_have_acted_any_more() -> None:
@@ -120,7 +120,7 @@ def test_two_skipped_starts_of_the_timer_in_a_row_ring() -> None:
     starts = text(value(declared(ALERTS, "variable")["starts"]))
     assert '("run started", "start skipped") and tobool(m.scheduled)' in starts
     logged = (ROOT / "functions/reaper/azure/functions/starting.py").read_text() + (
-        ROOT / "functions/reaper/azure/functions/activities.py"
+        ROOT / "functions/reaper/azure/functions/triggers.py"
     ).read_text()
     assert logged.count('"start skipped"') == 2
     assert '"run started", run=run_id, attempt=run_id, scheduled=scheduled' in logged

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from reaper.aws.session import CloudSession, new_session
-from reaper.azure.clients import hosts_from_env, new_credential
+from reaper.azure.session import hosts_from_env, new_credential
 from reaper.errors import ReaperError
 from reaper.model import Target
 from reaper.policy import secret_grants
@@ -74,7 +74,7 @@ def snooze_links(environ: Mapping[str, str]) -> object:
 
 def functions_schedule(environ: Mapping[str, str]) -> object:
     """Only the Functions host reads it."""
-    text = (ROOT / "functions/reaper/azure/triggers.py").read_text()
+    text = (ROOT / "functions/reaper/azure/functions/triggers.py").read_text()
     return [environ.get(name) for name in re.findall(r"schedule=.%(\w+)%", text)]
 
 

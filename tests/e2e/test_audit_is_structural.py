@@ -58,21 +58,20 @@ names = dict.fromkeys(("function_name", "memory_limit_in_mb", "invoked_function_
 report = sweep.handler({}, SimpleNamespace(**names, get_remaining_time_in_millis=lambda: 900_000))
 """
 WORKFLOW = """
-from reaper.azure import triggers
-from reaper.azure.functions import activities
+from reaper.azure.functions import triggers
 from reaper.azure.functions.orchestration import CARRIED
 from reaper.report.json import report_json
 
 call = {"run": "r1", "options": {}, "scheduled": False, "failures": {}}
-did = lambda activity, **given: getattr(activities, activity)._function.get_user_function()({**call, **given})
+did = lambda activity, **given: getattr(triggers, activity)._function.get_user_function()({**call, **given})
 listed = did("list_targets")
 call |= {name: listed[name] for name in CARRIED}
 for item in range(listed["items"]):
     assert "failed" not in did("observe_item", item=item)
 for item in range(did("decide_run")["actions"]):
     did("act_on_item", item=item)
-reports, publish = [], activities.run_report.publish
-activities.run_report.publish = lambda report, *rest, **options: reports.append(report) or publish(report, *rest, **options)
+reports, publish = [], triggers.run_report.publish
+triggers.run_report.publish = lambda report, *rest, **options: reports.append(report) or publish(report, *rest, **options)
 did("conclude_run")
 report = report_json(reports[0])
 """
@@ -92,7 +91,7 @@ ENTRY_POINTS = [
         for cloud in ("aws", "azure")
         for path in (ROOT / f"functions/reaper/{cloud}/functions").glob("[!_]*.py")
     ),
-    "reaper.azure.triggers",
+    "reaper.azure.functions.triggers",
     "reaper.snooze.handler",
 ]
 

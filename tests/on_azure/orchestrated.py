@@ -27,10 +27,9 @@ from azure.storage.blob import BlobServiceClient
 import azurite
 from on_azure import durable_engine, tokens
 from on_azure.durable_engine import Engine, Instance
-from reaper.azure import triggers
-from reaper.azure.clients import new_credential
-from reaper.azure.functions import activities, starting
 from reaper.azure.functions import report as run_report
+from reaper.azure.functions import starting, triggers
+from reaper.azure.session import new_credential
 from reaper_sandbox.azure import signals
 from reaper_sandbox.azure.server import Server
 from reaper_sandbox.azure.subscription import Thing
@@ -165,7 +164,7 @@ def deployment(storage: Storage, tmp_path: Path, patch: pytest.MonkeyPatch) -> I
     """The deployment in mode enforce, with containers and a table of its own."""
     for name in [n for n in os.environ if n.startswith(("AZURE_", "REAPER_", "IDENTITY_"))]:
         patch.delenv(name)
-    patch.setattr(activities, "PAUSES_S", (0.0, 0.0))
+    patch.setattr(triggers, "PAUSES_S", (0.0, 0.0))
     patch.setattr(run_report, "WAIT_S", 0.05)
     patch.setattr(starting, "WAIT_S", 0.0)
     engine = Engine(replay, activity, now=NOW)

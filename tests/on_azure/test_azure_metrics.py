@@ -9,9 +9,8 @@ import pytest
 
 from on_azure.conftest import DAY, HOUR, LONG_AGO, NOW, SUB
 from reaper.azure import metrics
-from reaper.azure.clients import RETRY_COUNTS
-from reaper.azure.metrics import MetricQuery, MetricResult, MetricResults, MetricSource
-from reaper.azure.session import CloudSession
+from reaper.azure.metrics import MetricQuery, MetricResult, MetricResults
+from reaper.azure.session import RETRY_COUNTS, CloudSession
 from reaper.evidence import ARRIVAL_DELAY, alive_from, last_busy
 from reaper.observation import Series, Window
 from reaper_sandbox.azure import routes, signals
@@ -29,8 +28,8 @@ NODES = MetricQuery(
 )
 
 
-def place(vision: Workspace) -> MetricSource:
-    return MetricSource(id=vision.id, region="westeurope")
+def place(vision: Workspace) -> dict[str, str]:
+    return {vision.id: "westeurope"}
 
 
 def points(first: datetime, *values: float | None) -> list[dict[str, object]]:
@@ -158,7 +157,7 @@ def test_replies_are_joined_by_id_and_never_by_position(server: Server, cloud: C
         signals.nodes(space.cluster("gpus"), active=n, idle=0, since=LONG_AGO)
     results = metrics.fetch_metrics(
         cloud,
-        [MetricSource(id=s.id.replace("resourceGroups", "RESOURCEGROUPS"), region="westeurope") for s in spaces],
+        {s.id.replace("resourceGroups", "RESOURCEGROUPS"): "westeurope" for s in spaces},
         NODES,
         WINDOW,
     )
@@ -167,9 +166,9 @@ def test_replies_are_joined_by_id_and_never_by_position(server: Server, cloud: C
 
 def test_a_resource_missing_from_a_batch_is_read_singly(server: Server, cloud: CloudSession, vision: Workspace):
     server.rules.append(on("POST", ".*metrics:getBatch", Fault(answer=lambda r: Reply(body={"values": []}))))
-    assert metrics.fetch_metrics(cloud, [place(vision)], NODES, WINDOW).result_of(vision.id, "Active Nodes", "gpus").complete
+    assert metrics.fetch_metrics(cloud, place(vision), NODES, WINDOW).result_of(vision.id, "Active Nodes", "gpus").complete
     server.rules.append(on("GET", ".*Insights/metrics", error(501)))
-    assert not metrics.fetch_metrics(cloud, [place(vision)], NODES, WINDOW).result_of(vision.id, "Active Nodes", "gpus").complete
+    assert not metrics.fetch_metrics(cloud, place(vision), NODES, WINDOW).result_of(vision.id, "Active Nodes", "gpus").complete
     assert len(cloud.errors) == 1
 
 
@@ -179,7 +178,7 @@ def test_a_resource_repeated_in_a_batch_is_read_singly(server: Server, cloud: Cl
     nine = {"metadatavalues": [{"name": {"value": "clustername"}, "value": "gpus"}], "data": [point]}
     twin = {"resourceid": vision.id, "value": [{"name": {"value": "Active Nodes"}, "timeseries": [nine]}]}
     server.rules.append(on("POST", ".*metrics:getBatch", Fault(answer=lambda r: Reply(body={"values": [twin, twin]}))))
-    answer = metrics.fetch_metrics(cloud, [place(vision)], NODES, WINDOW).result_of(vision.id, "Active Nodes", "gpus")
+    answer = metrics.fetch_metrics(cloud, place(vision), NODES, WINDOW).result_of(vision.id, "Active Nodes", "gpus")
     assert (answer.complete, max(answer.series.values)) == (True, 3.0)
 
 
@@ -189,13 +188,13 @@ def test_a_reply_that_may_have_been_cut_off_is_incomplete(cloud: CloudSession, v
     few = MetricQuery(
         namespace=NODES.namespace, metrics=NODES.metrics, aggregation="Maximum", split_by="ClusterName", max_series=3
     )
-    assert not metrics.fetch_metrics(cloud, [place(vision)], few, WINDOW).result_of(vision.id, "Active Nodes", "c0").complete
+    assert not metrics.fetch_metrics(cloud, place(vision), few, WINDOW).result_of(vision.id, "Active Nodes", "c0").complete
     assert "there may be more" in str(cloud.errors[0])
 
 
 def test_a_batch_has_at_most_fifty_resources(server: Server, cloud: CloudSession):
     spaces = [server.subscription(SUB).workspace(f"ws{n:03}") for n in range(120)]
-    metrics.fetch_metrics(cloud, [MetricSource(id=s.id, region="westeurope") for s in spaces], NODES, WINDOW)
+    metrics.fetch_metrics(cloud, dict.fromkeys((s.id for s in spaces), "westeurope"), NODES, WINDOW)
     assert sorted(len(r.body["resourceids"]) for r in server.requests if r.body) == [20, 50, 50]
 
 
@@ -205,7 +204,7 @@ def test_a_denied_batch_is_tried_once_per_target(server: Server, cloud: CloudSes
 
     server.rules.append(refuse)
     for session in (cloud, cloud.for_kind(), cloud.for_kind()):
-        results = metrics.fetch_metrics(session, [place(vision)], NODES, WINDOW)
+        results = metrics.fetch_metrics(session, place(vision), NODES, WINDOW)
         assert results.result_of(vision.id, "Active Nodes").complete
         assert session.errors == []
     assert sum("getBatch" in r.path for r in server.requests) == 1
@@ -225,9 +224,9 @@ def test_a_batch_spoiled_by_one_resource_is_read_singly(
         return None
 
     server.rules.append(spoilt)
-    places = [MetricSource(id=one.id, region="westeurope") for one in (vision, *others)]
+    places = dict.fromkeys((one.id for one in (vision, *others)), "westeurope")
     results = metrics.fetch_metrics(cloud, places, NODES, WINDOW)
-    assert all(last_busy(metrics.activity_reading("Active Nodes", results.result_of(p.id, "Active Nodes", "c"))) for p in places)
+    assert all(last_busy(metrics.activity_reading("Active Nodes", results.result_of(p, "Active Nodes", "c"))) for p in places)
     assert (cloud.errors, cloud.clients.may_use_batch) == ([], True)
     tries = 1 if status < 500 else 1 + RETRY_COUNTS["retry_status"]
     assert sum(r.path.endswith("metrics:getBatch") for r in server.requests) == 1 + tries
@@ -239,7 +238,7 @@ def test_an_unregistered_provider_is_reported_as_such(server: Server, cloud: Clo
     server.rules.append(on("POST", ".*metrics:getBatch", error(403, "Forbidden", text)))
     if not role:
         server.rules.append(on("GET", ".*Insights/metrics", error(409, "MissingSubscriptionRegistration", text)))
-    results = metrics.fetch_metrics(cloud, [place(vision)], NODES, WINDOW)
+    results = metrics.fetch_metrics(cloud, place(vision), NODES, WINDOW)
     assert results.result_of(vision.id, "Active Nodes").complete is role
     assert {one.missing for one in cloud.errors} == {None}
     assert all("Microsoft.Insights is not registered in the subscription" in str(one) for one in cloud.errors)
@@ -249,7 +248,7 @@ def test_an_unregistered_provider_is_reported_as_such(server: Server, cloud: Clo
 def test_a_batch_refused_with_401_is_a_missing_role(server: Server, cloud: CloudSession, vision: Workspace):
     server.rules.append(on("POST", ".*metrics:getBatch", error(401, "AuthorizationFailed", "no")))
     server.rules.append(on("GET", ".*Insights/metrics", error(403, "AuthorizationFailed", "no")))
-    metrics.fetch_metrics(cloud, [place(vision)], NODES, WINDOW)
+    metrics.fetch_metrics(cloud, place(vision), NODES, WINDOW)
     assert [one.missing for one in cloud.errors] == ["Microsoft.Insights/metrics/read"]
 
 
@@ -268,7 +267,7 @@ def test_an_odd_point_makes_only_its_own_series_incomplete(server: Server, cloud
         return Fault(answer=lambda r: Reply(body=body))
 
     server.rules.append(odd)
-    results = metrics.fetch_metrics(cloud, [MetricSource(id=s.id, region="westeurope") for s in spaces], NODES, WINDOW)
+    results = metrics.fetch_metrics(cloud, dict.fromkeys((s.id for s in spaces), "westeurope"), NODES, WINDOW)
     answers = [results.result_of(s.id, "Active Nodes", name) for s in spaces for name in ("one", "two")]
     assert sorted(one.complete for one in answers) == [False, True, True, True]
     assert len(cloud.errors) == 1
@@ -283,7 +282,7 @@ def test_a_series_without_its_dimension_makes_its_metric_incomplete(server: Serv
     for value, complete in ((None, True), (3.0, False)):
         server.rules[:] = [on("POST", ".*metrics:getBatch", reply(value))]
         assert (
-            metrics.fetch_metrics(cloud, [place(vision)], NODES, WINDOW).result_of(vision.id, "Active Nodes", "g").complete
+            metrics.fetch_metrics(cloud, place(vision), NODES, WINDOW).result_of(vision.id, "Active Nodes", "g").complete
             is complete
         )
 
@@ -293,7 +292,7 @@ def test_a_window_is_never_longer_than_azure_keeps_metrics(
     server: Server, cloud: CloudSession, vision: Workspace, late: timedelta, hours: int
 ):
     end = NOW.replace(minute=0) + late
-    metrics.fetch_metrics(cloud, [place(vision)], NODES, Window(start=end - 400 * DAY, end=end, recent_since=end))
+    metrics.fetch_metrics(cloud, place(vision), NODES, Window(start=end - 400 * DAY, end=end, recent_since=end))
     oldest = NOW.replace(minute=0) + hours * HOUR - 92 * DAY
     assert server.requests[-1].query["starttime"] == f"{oldest:%Y-%m-%dT%H:%M:%SZ}"
 
@@ -320,6 +319,6 @@ def test_unreadable_points_make_the_reply_incomplete(server: Server, cloud: Clou
     }
     body = {"values": [{"resourceid": vision.id, "value": [metric]}]}
     server.rules.append(on("POST", ".*metrics:getBatch", Fault(answer=lambda r: Reply(body=body))))
-    results = metrics.fetch_metrics(cloud, [place(vision)], NODES, WINDOW)
+    results = metrics.fetch_metrics(cloud, place(vision), NODES, WINDOW)
     assert not results.result_of(vision.id, "Active Nodes", "g").complete
     assert "can't be read" in str(cloud.errors[0])

@@ -14,7 +14,7 @@ from azure.core.pipeline import PipelineContext, PipelineResponse
 from azure.core.rest import HttpRequest
 
 from hanging import hanging
-from reaper.azure.clients import ShortRetryPolicy
+from reaper.azure.session import ShortRetryPolicy
 from reaper.azure.stores import secrets
 from reaper.errors import CloudError, Reason
 

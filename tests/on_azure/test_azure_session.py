@@ -7,9 +7,8 @@ import pytest
 
 from on_azure.conftest import SUB
 from reaper.azure import targets, workspaces
-from reaper.azure.clients import AzureHosts, hosts_from_env
 from reaper.azure.requests import ArmRequest
-from reaper.azure.session import CloudSession
+from reaper.azure.session import AzureHosts, CloudSession, hosts_from_env
 from reaper.errors import MAX_PAGES_WITHOUT_NEWS, CloudError, Reason, SettingsError
 from reaper_sandbox.azure.fault import Fault, cut, error, garbage, on
 from reaper_sandbox.azure.request import Reply, Request

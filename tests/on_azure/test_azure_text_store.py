@@ -16,7 +16,7 @@ import azurite
 from fakes import run_stores
 from on_azure import tokens
 from on_azure.conftest import DAY, NOW
-from reaper.azure.clients import new_credential
+from reaper.azure.session import new_credential
 from reaper.azure.stores import texts
 from reaper.calendars.resolve import resolve_calendars
 from reaper.errors import CloudError, PolicyError, Reason, SettingsError

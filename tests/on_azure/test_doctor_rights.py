@@ -15,8 +15,7 @@ import pytest
 from on_azure.conftest import OTHER, SUB
 from reaper import registry, settings
 from reaper.azure.deployments import ASSIGN_IDENTITY
-from reaper.azure.doctor.rights import PERMISSION as LIST_PERMISSIONS
-from reaper.azure.doctor.rights import grant_line, is_permitted
+from reaper.azure.doctor.checks import LIST_PERMISSIONS, grant_line, is_permitted
 from reaper.azure.metrics import PERMISSION as METRICS
 from reaper.doctor.check import Check, CheckStatus, DoctorContext
 from reaper.doctor.examine import examine

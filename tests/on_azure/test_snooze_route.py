@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 import azure.functions as func
 import pytest
 
-from reaper.azure import triggers
+from reaper.azure.functions import triggers
 from reaper.ledger import opening
 from reaper.ledger.ledger import Ledger
 from reaper.ledger.rows import Visit, VisitResource

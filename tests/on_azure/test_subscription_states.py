@@ -10,7 +10,7 @@ import pytest
 from on_azure.conftest import LONG_AGO, OTHER, SUB
 from reaper.azure import targets
 from reaper.azure.requests import ArmChange
-from reaper.azure.workspaces import READ_BELOW
+from reaper.azure.targets import READ_BELOW
 from reaper.errors import CloudError, SettingsError
 from reaper.model import Account, Mode
 from reaper.policy.file import load_policy

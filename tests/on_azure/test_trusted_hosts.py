@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from on_azure.conftest import NOW
-from reaper.azure import clients
+from reaper.azure import session
 from reaper.azure.channels.acs import Channel
 from reaper.azure.stores import secrets, texts, trusted_hosts
 from reaper.cli.sample import sample_message
@@ -137,7 +137,7 @@ def test_an_unparsable_address_is_a_settings_error(monkeypatch: pytest.MonkeyPat
         lambda: texts.read_bytes("https://[x/policies/policy.yaml", 9),
         lambda: texts.write_report("https://[x/reports", "r", NOW, "{}"),
         lambda: texts.list_texts("https://[x/manifests/run1"),
-        lambda: clients.hosts_from_env({"REAPER_ARM_ENDPOINT": "https://[x"}),
+        lambda: session.hosts_from_env({"REAPER_ARM_ENDPOINT": "https://[x"}),
         lambda: keys.open_keyring("keyvault:https://[x/secrets/ring", {}),
         lambda: links.open_signer({"REAPER_SNOOZE_URL": "https://[x", "REAPER_SNOOZE_KEYS": "env:K", "K": "x" * 40}, NOW),
     ):

@@ -20,7 +20,7 @@ from play.scripts import BEGIN, Script
 from play.season import Season
 from play.terms import DAY, HOUR, MINUTE, Caps
 from play.thing import Truth
-from reaper.azure.deletion import OWN_CHANGE_TAKES
+from reaper.azure.executor import OWN_CHANGE_TAKES
 
 BORN, BEN = BEGIN - 40 * DAY, "ben@example.com"
 JUMP = "no notice is sent, because 14 of 20 sagemaker-endpoint resources in this run are idle or were acted on, up from 30%"

@@ -22,15 +22,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from reaper.azure import workspaces
-from reaper.azure.requests import ArmRequest, Json, parse_time, reading, valid_count
-from reaper.azure.workspaces import PROVIDER, TYPE, Workspace, comparable_id, last_segment, workspace_request
+from reaper.azure.requests import ArmRequest, Json, inherited_tags, parse_time, read_tags, reading, region_key, valid_count
+from reaper.azure.workspaces import PROVIDER, TYPE, Workspace, comparable_id, last_segment, workspace_id, workspace_request
 from reaper.errors import CloudError, Reason, gone_as_partial
-from reaper.model import Resource
+from reaper.kind import no_line
+from reaper.model import BilledPart, Resource
 
 if TYPE_CHECKING:
     from reaper.azure.session import CloudSession
 
 
+NAME = "azureml-online-deployment"
 ENDPOINT_ROOT = f"{PROVIDER}/workspaces/onlineEndpoints"
 DEPLOYMENT_ROOT = f"{ENDPOINT_ROOT}/deployments"
 ASSIGN_IDENTITY = "Microsoft.ManagedIdentity/userAssignedIdentities/assign/action"
@@ -40,6 +42,8 @@ WRITE_ENDPOINT, WRITE, DELETE = f"{ENDPOINT_ROOT}/write", f"{DEPLOYMENT_ROOT}/wr
 PERMISSIONS = (*workspaces.PERMISSIONS, READ_ENDPOINTS, READ_DEPLOYMENTS)
 GRAPH_TYPES = (f"{TYPE}/onlineEndpoints", f"{TYPE}/onlineEndpoints/deployments")
 REQUIRED_KEYS = ("id", "name", "properties")
+Requests = Callable[[str], ArmRequest]
+"""A request for each ID."""
 PAGE_LENGTH = 30
 """The number of rows that a page of a list is expected to have. It only decides how something is read."""
 READ_AUTOSCALE, AUTOSCALE_VERSION = "Microsoft.Insights/autoscaleSettings/read", "2022-10-01"
@@ -60,6 +64,11 @@ class Deployment:
     endpoint: Json
     workspace: Workspace
     siblings: frozenset[str] = frozenset()
+
+    @property
+    def state(self) -> dict[str, Json]:
+        """The two replies, as they are stored before an action."""
+        return {"deployment": self.row, "endpoint": self.endpoint}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,8 +111,8 @@ def details_of(deployment: Deployment) -> DeploymentDetails:
         workspace=deployment.workspace,
         siblings=tuple(sorted(deployment.siblings)),
         scale_settings=properties.get("scaleSettings"),
-        traffic_percent=traffic_percent(endpoint, row["name"]),
-        mirrored_percent=traffic_percent(endpoint, row["name"], MIRROR_KEY),
+        traffic_percent=traffic_of(deployment.state)[0],
+        mirrored_percent=traffic_of(deployment.state, MIRROR_KEY)[0],
         endpoint_state=str((endpoint.get("properties") or {}).get("provisioningState") or ""),
         endpoint_created=_created_at(endpoint),
         unclear_asset_because=workspaces.unclear_because(row, deployment.workspace),
@@ -117,39 +126,60 @@ def status_text(details: DeploymentDetails) -> str:
 
 def _created_at(endpoint: Mapping[str, Any]) -> datetime | None:
     """When the endpoint was created; None if unknown, which only blocks a delete."""
-    try:
-        with reading(READ_ENDPOINTS, "its endpoint"):
-            return parse_time((endpoint.get("systemData") or {}).get("createdAt"))
-    except CloudError:
-        return None
+    with suppress(CloudError), reading(READ_ENDPOINTS, "its endpoint"):
+        return parse_time((endpoint.get("systemData") or {}).get("createdAt"))
+    return None
 
 
-def list_deployments(parse: Callable[[CloudSession, Deployment], Resource], cloud: CloudSession) -> Iterator[Resource]:
-    """`Kind.discover`: every deployment of every online endpoint, whatever its share of the traffic. `parse` makes a resource of each."""
-    return cloud.each(READ_DEPLOYMENTS, _list_rows(cloud), partial(parse, cloud), lambda one: one.row["id"])
+def deployment_resource(cloud: CloudSession, deployment: Deployment) -> Resource:
+    """The deployment as a resource. Raises one of the reading errors if its shape is unexpected."""
+    row, endpoint, details = deployment.row, deployment.endpoint, details_of(deployment)
+    system, size, count = row.get("systemData") or {}, row["properties"].get("instanceType"), details.instances
+    parts = (BilledPart(component="Linux", instance=size, count=count),) if isinstance(size, str) and size and count else None
+    own_tags, endpoint_tags = read_tags(row.get("tags")), read_tags(endpoint.get("tags"))
+    return Resource(
+        kind=NAME,
+        id=row["id"],
+        name=f"{endpoint.get('name') or row['id'].split('/')[-3]}/{row['name']}",
+        target=cloud.target,
+        region=region_key(row.get("location") or deployment.workspace.region),
+        created=parse_time(system.get("createdAt")),
+        changed=parse_time(system.get("lastModifiedAt")),
+        status=status_text(details),
+        size=f"{size} x{count}" if size and count is not None else size or "",
+        parts=() if details.on_kubernetes or count == 0 else parts,
+        tags=inherited_tags(own_tags, endpoint_tags, deployment.workspace.tags),
+        people={"created by": str(system["createdBy"])} if system.get("createdBy") else {},
+        details=details,
+        # Resource Graph spells sizes differently from the source itself.
+        fingerprint=f"{count} x {str(size).upper()}",
+    )
 
 
-def _list_rows(cloud: CloudSession) -> Iterator[Deployment]:
-    """Every deployment once, even if Azure lists it in several spellings. What can't be read of a workspace or an endpoint is an error of the
-    session. Raises CloudError if the workspaces can't be listed.
+def list_deployments(cloud: CloudSession) -> Iterator[Resource]:
+    """`Kind.discover`: every deployment of every online endpoint, whatever its share of the traffic, and once, even if Azure lists it in several
+    spellings. What can't be read of a workspace or an endpoint is an error of the session. Raises CloudError if the workspaces can't be listed.
     """
     spaces = {space.key: space for space in workspaces.list_workspaces(cloud).workspaces}
     endpoints, deployments = _rows_from_graph(cloud) if spaces else ({}, {})
-    shown = {_id_above(key, "onlineendpoints") for key in (*endpoints, *deployments)}
-    hidden = [workspace_request(space.id) for key, space in spaces.items() if key not in shown]
-    endpoints |= _list_below(cloud, READ_ENDPOINTS, "onlineEndpoints", hidden)
-    filled = {_id_above(key, "deployments") for key in deployments}
-    known = {key: row for key, row in endpoints.items() if _id_above(key, "onlineendpoints") in spaces}
-    bare = [endpoint_request(row["id"]) for key, row in known.items() if key not in filled]
-    deployments |= _list_below(cloud, READ_DEPLOYMENTS, "deployments", bare)
+    shown = {workspace_id(key) for key in (*endpoints, *deployments)}
+    hidden = [space.id for key, space in spaces.items() if key not in shown]
+    endpoints |= _list_below(cloud, READ_ENDPOINTS, "onlineEndpoints", workspace_request, hidden)
+    filled = {endpoint_id(key) for key in deployments}
+    known = {key: row for key, row in endpoints.items() if workspace_id(key) in spaces}
+    bare = [row["id"] for key, row in known.items() if key not in filled]
+    deployments |= _list_below(cloud, READ_DEPLOYMENTS, "deployments", endpoint_request, bare)
     names: dict[str, set[str]] = defaultdict(set)
     for key in deployments:
-        names[_id_above(key, "deployments")].add(last_segment(key))
-    for key, row in deployments.items():
-        above = _id_above(key, "deployments")
-        if space := spaces.get(_id_above(key, "onlineendpoints")):
-            siblings = frozenset(names[above] - {last_segment(key)})
-            yield Deployment(row=row, endpoint=endpoints.get(above, {}), workspace=space, siblings=siblings)
+        names[endpoint_id(key)].add(last_segment(key))
+    listed = [
+        Deployment(
+            row=row, endpoint=endpoints.get(above, {}), workspace=space, siblings=frozenset(names[above] - {last_segment(key)})
+        )
+        for key, row in deployments.items()
+        if (above := endpoint_id(key)) and (space := spaces.get(workspace_id(key)))
+    ]
+    yield from cloud.each(READ_DEPLOYMENTS, listed, partial(deployment_resource, cloud), lambda one: one.row["id"])
 
 
 def _rows_from_graph(cloud: CloudSession) -> tuple[dict[str, Json], dict[str, Json]]:
@@ -162,29 +192,30 @@ def _rows_from_graph(cloud: CloudSession) -> tuple[dict[str, Json], dict[str, Js
     return endpoints, deployments
 
 
-def _list_below(cloud: CloudSession, permission: str, collection: str, parents: Sequence[ArmRequest]) -> dict[str, Json]:
-    """What the resources that `parents` read have in that collection, by ID in lower case."""
-    rows: dict[str, Json] = {}
-    for found in cloud.map_concurrently(partial(_list_of, cloud, permission, collection), parents):
-        rows |= found
-    return rows
+def _list_below(
+    cloud: CloudSession, permission: str, collection: str, request: Requests, parents: Sequence[str], *, quietly: bool = False
+) -> dict[str, Json]:
+    """What the `parents` (IDs), each read by `request`, have in that collection, by ID in lower case. What can't be read is an error of the session, unless it is
+    read `quietly`; of a parent that is gone, there is nothing.
+    """
+    report = no_line if quietly else cloud.add_error
 
+    def list_one(above: str) -> dict[str, Json]:
+        rows: dict[str, Json] = {}
+        path = f"{above}/{collection}"
+        try:
+            for row in cloud.paged_rows(permission, path, required_keys=REQUIRED_KEYS, on_bad_row=report):
+                if row["id"].lower().startswith(f"{comparable_id(path)}/"):
+                    rows.setdefault(row["id"].lower(), row)
+                else:
+                    report(CloudError(Reason.UNREADABLE, permission, f"{row['id']} isn't below {above}"))
+        except CloudError as error:
+            if not quietly and not cloud.failed_as_gone(error, request(above)):
+                report(error)
+            return {}
+        return rows
 
-def _list_of(cloud: CloudSession, permission: str, collection: str, above: ArmRequest) -> dict[str, Json]:
-    """What can't be read is an error of the session; of a resource that is gone, there is nothing."""
-    rows: dict[str, Json] = {}
-    path = f"{above.path}/{collection}"
-    try:
-        for row in cloud.paged_rows(permission, path, required_keys=REQUIRED_KEYS, on_bad_row=cloud.add_error):
-            if _id_above(row["id"], collection.lower()) == comparable_id(above.path):
-                rows.setdefault(row["id"].lower(), row)
-            else:
-                cloud.add_error(CloudError(Reason.UNREADABLE, permission, f"{row['id']} isn't below {above.path}"))
-    except CloudError as error:
-        if not cloud.failed_as_gone(error, above):
-            cloud.add_error(error)
-        return {}
-    return rows
+    return {key: row for rows in cloud.map_concurrently(list_one, parents) for key, row in rows.items()}
 
 
 def list_current_rows(cloud: CloudSession, silent: Iterable[str], listed: Iterable[str]) -> dict[str, Json]:
@@ -193,60 +224,55 @@ def list_current_rows(cloud: CloudSession, silent: Iterable[str], listed: Iterab
     `listed`: the IDs of all deployments. What a list doesn't show, or what fails, is left out: it is read alone, which reports the failure.
     """
     rows: dict[str, Json] = {}
-    wanted, known = set(silent), set(listed)
-    for permission, collection in ((READ_DEPLOYMENTS, "deployments"), (READ_ENDPOINTS, "onlineEndpoints")):
-        keys = {one.lower() for one in wanted}
-        paths = [f"{above}/{collection}" for above in _parents_to_list(wanted, known, collection.lower())]
-        for found in cloud.map_concurrently(partial(_list_quietly, cloud, permission), paths):
-            rows |= {key: row for key, row in found.items() if key in keys}
-        wanted, known = ({endpoint_id(one) for one in ids} for ids in (wanted, known))
+    wanted, known = {one.lower(): one for one in silent}, {one.lower() for one in listed}
+    for permission, collection, above, request in (
+        (READ_DEPLOYMENTS, "deployments", endpoint_id, endpoint_request),
+        (READ_ENDPOINTS, "onlineEndpoints", workspace_id, workspace_request),
+    ):
+        counts, lengths, parents = Counter(map(above, wanted)), Counter(map(above, known)), map(above, wanted.values())
+        by_key = {parent.lower(): parent for parent in parents}
+        # Those whose collection takes fewer calls to list than its wanted members take to read.
+        shorter = [parent for key, parent in by_key.items() if counts[key] > math.ceil(lengths[key] / PAGE_LENGTH)]
+        found = _list_below(cloud, permission, collection, request, shorter, quietly=True)
+        rows |= {key: row for key, row in found.items() if key in wanted}
+        wanted, known = by_key, set(map(above, known))
     return rows
 
 
-def _parents_to_list(wanted: Iterable[str], known: Iterable[str], collection: str) -> Iterator[str]:
-    """The IDs of the parents whose collection takes fewer calls to list than its `wanted` members take to read."""
-    parents = {_id_above(one, collection): one[: len(_id_above(one, collection))] for one in wanted}
-    counts = Counter(_id_above(one, collection) for one in {one.lower() for one in wanted})
-    lengths = Counter(_id_above(one, collection) for one in {one.lower() for one in known})
-    return (above for key, above in parents.items() if counts[key] > math.ceil(lengths[key] / PAGE_LENGTH))
-
-
-def _list_quietly(cloud: CloudSession, permission: str, path: str) -> dict[str, Json]:
-    with suppress(CloudError):
-        rows = cloud.paged_rows(permission, path, required_keys=REQUIRED_KEYS, on_bad_row=lambda error: None)
-        return {row["id"].lower(): row for row in rows}
-    return {}
-
-
-def read_deployment_now(cloud: CloudSession, deployment_id: str, space: Workspace) -> Deployment:
-    """A deployment with everything it depends on, all read now, the subscription's state included. Raises CloudError.
+def read_now(cloud: CloudSession, resource: Resource) -> Resource:
+    """`Table.read_now`: the deployment with its own, its endpoint's and its workspace's tags and settings, its traffic, siblings and autoscale as they
+    are now, and the subscription's state. Raises CloudError.
 
     The deployment comes last, after its endpoint: a call before it may wait for minutes, and what it shows must be as of now.
     """
-    workspaces.require_inside(cloud, deployment_id, space)
-    above = endpoint_id(deployment_id)
+    with_autoscale(cloud, resource)  # so that nothing is read after the deployment
+    space, above, own = resource.details.workspace, endpoint_request(resource.id), deployment_request(resource.id)
+    workspaces.require_inside(cloud, resource.id, space)
     try:
         with gone_as_partial():
             workspaces.read_subscription(cloud, again=True)
             space = workspaces.read_workspace_now(cloud, space)
-            rows = cloud.paged_rows(READ_DEPLOYMENTS, f"{above}/deployments", required_keys=REQUIRED_KEYS)
+            rows = cloud.paged_rows(READ_DEPLOYMENTS, f"{above.path}/deployments", required_keys=REQUIRED_KEYS)
             names = frozenset(last_segment(other["id"].lower()) for other in rows)
-            endpoint = cloud.call(endpoint_request(above))
+            endpoint = cloud.call(above)
     except CloudError:
-        cloud.call(deployment_request(deployment_id))  # if it is gone itself, that is the reason
+        cloud.call(own)  # if it is gone itself, that is the reason
         raise
-    row = cloud.call(deployment_request(deployment_id))
-    return Deployment(row=row, endpoint=endpoint, workspace=space, siblings=names - {last_segment(deployment_id.lower())})
+    row, siblings = cloud.call(own), names - {last_segment(resource.id.lower())}
+    deployment = Deployment(row=row, endpoint=endpoint, workspace=space, siblings=siblings)
+    with reading(READ_DEPLOYMENTS, row["id"]):
+        fresh = deployment_resource(cloud, deployment)
+        details = with_digests(fresh.details, deployment.state)
+    return with_autoscale(cloud, replace(fresh, id=resource.id, name=resource.name, details=details))
 
 
 def read_row_and_endpoint(
     cloud: CloudSession, deployment_id: str, current: Mapping[str, Json] | None = None
 ) -> tuple[Json, Json]:
     """A deployment and its endpoint as they are now, from the source itself unless `current` has them. Raises CloudError."""
-    current, above = current or {}, endpoint_id(deployment_id)
-    row = current.get(deployment_id.lower()) or cloud.call(deployment_request(deployment_id))
-    read_endpoint = partial(cloud.call, endpoint_request(above))
-    return row, current.get(above.lower()) or cloud.read_once(("endpoint", above.lower()), read_endpoint)
+    current, above = current or {}, endpoint_request(deployment_id)
+    row, key = current.get(deployment_id.lower()) or cloud.call(deployment_request(deployment_id)), above.path.lower()
+    return row, current.get(key) or cloud.read_once(("endpoint", key), partial(cloud.call, above))
 
 
 def deployment_request(deployment_id: str) -> ArmRequest:
@@ -254,29 +280,14 @@ def deployment_request(deployment_id: str) -> ArmRequest:
     return ArmRequest(permission=READ_DEPLOYMENTS, path=deployment_id, required_keys=REQUIRED_KEYS)
 
 
-def endpoint_request(endpoint: str) -> ArmRequest:
-    """Reads one endpoint."""
-    return ArmRequest(permission=READ_ENDPOINTS, path=endpoint, required_keys=("id", "properties"))
+def endpoint_request(resource_id: str) -> ArmRequest:
+    """Reads the endpoint with that ID, or that of the deployment."""
+    return ArmRequest(permission=READ_ENDPOINTS, path=endpoint_id(resource_id), required_keys=("id", "properties"))
 
 
-def is_gone(cloud: CloudSession, resource_id: str) -> bool:
-    """Whether a deployment no longer exists. Resource Graph goes on showing it for minutes, so Azure ML itself is asked. Raises CloudError."""
-    return cloud.find(deployment_request(resource_id)) is None
-
-
-def endpoint_of(deployment_id: str) -> ArmRequest:
-    """Reads the endpoint that a deployment belongs to."""
-    return endpoint_request(endpoint_id(deployment_id))
-
-
-def endpoint_id(deployment_id: str) -> str:
-    """The ID of the endpoint that a deployment belongs to."""
-    return deployment_id[: len(_id_above(deployment_id, "deployments"))]
-
-
-def _id_above(resource_id: str, collection: str) -> str:
-    """The ID of the parent of `collection`, in lower case."""
-    return resource_id.lower().partition(f"/{collection}/")[0]
+def endpoint_id(resource_id: str) -> str:
+    """The ID of an endpoint from its own or that of a deployment of it."""
+    return "/".join(resource_id.split("/")[:11])
 
 
 def with_autoscale(cloud: CloudSession, resource: Resource) -> Resource:
@@ -300,52 +311,46 @@ def with_autoscale(cloud: CloudSession, resource: Resource) -> Resource:
     return replace(resource, details=replace(details, autoscale_because=because))
 
 
-def autoscale_path(subscription: str) -> str:
-    return f"/subscriptions/{subscription}/providers/Microsoft.Insights/autoscalesettings?api-version={AUTOSCALE_VERSION}"
+def autoscale_path(cloud: CloudSession) -> str:
+    return f"{cloud.home}/providers/Microsoft.Insights/autoscalesettings?api-version={AUTOSCALE_VERSION}"
 
 
 def _autoscale_by_target(cloud: CloudSession) -> dict[str, list[Json]]:
     settings: dict[str, list[Json]] = {}
     with reading(READ_AUTOSCALE, "an autoscale setting"):
-        path = autoscale_path(cloud.target.account)
+        path = autoscale_path(cloud)
         for row in cloud.paged_rows(READ_AUTOSCALE, path, required_keys=("id", "properties")):
             settings.setdefault(str(row["properties"].get("targetResourceUri")).lower(), []).append(row)
     return settings
 
 
-def traffic_by_name(endpoint: Mapping[str, Any], map_key: str = TRAFFIC_KEY) -> dict[str, Any] | None:
-    """The percentages as Azure writes them; None if the endpoint is unknown or its map can't be read."""
-    properties = endpoint.get("properties")
+def traffic_of(state: Mapping[str, Any], map_key: str = TRAFFIC_KEY) -> tuple[int | None, dict[str, Any]]:
+    """The percentage of its endpoint's traffic that a deployment gets, 0 if it isn't named, None if unknown; and the others', as Azure writes them."""
+    properties, name = state["endpoint"].get("properties"), state["deployment"]["name"].lower()
     shares = properties.get(map_key) if isinstance(properties, dict) else ()
-    return {} if shares is None else shares if isinstance(shares, dict) else None
-
-
-def traffic_percent(endpoint: Mapping[str, Any], name: str, map_key: str = TRAFFIC_KEY) -> int | None:
-    """The percentage that the deployment `name` gets, 0 if it isn't named; None if unknown."""
-    shares = traffic_by_name(endpoint, map_key)
-    if shares is None:
-        return None
-    own = [value for key, value in shares.items() if key.lower() == name.lower()] or [0]
+    if shares is not None and not isinstance(shares, dict):
+        return None, {}
+    own = [value for key, value in (shares or {}).items() if key.lower() == name]
+    others = {key: value for key, value in (shares or {}).items() if key.lower() != name}
     are_valid = all(isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 100 for value in own)
-    return sum(own) if are_valid else None
+    return sum(own) if are_valid else None, others
 
 
-def other_shares(endpoint: Mapping[str, Any], name: str) -> dict[str, Any]:
+def others_with_traffic(state: Mapping[str, Any]) -> dict[str, Any]:
     """The shares of all deployments but this one that have one."""
-    shares = traffic_by_name(endpoint) or {}
-    return {other: percent for other, percent in shares.items() if other.lower() != name.lower() and percent}
+    return {other: percent for other, percent in traffic_of(state)[1].items() if percent}
 
 
-def with_digests(details: DeploymentDetails, row: Json, endpoint: Json) -> DeploymentDetails:
+def with_digests(details: DeploymentDetails, state: Mapping[str, Any]) -> DeploymentDetails:
     """The same with the digests of the deployment's settings and its endpoint's."""
-    own = _digest(chosen_settings(row))
-    return replace(details, settings_digest=own, endpoint_digest=endpoint_digest(endpoint, row["name"]))
+    own = _digest(chosen_settings(state["deployment"]))
+    return replace(details, settings_digest=own, endpoint_digest=endpoint_digest(state))
 
 
-def endpoint_digest(endpoint: Json, name: str) -> str:
-    """The digest of everything that people can set about an endpoint, but for the traffic that the deployment `name` gets."""
-    settings = chosen_settings(endpoint)
-    return _digest({**settings, "properties": {**settings["properties"], TRAFFIC_KEY: other_shares(endpoint, name)}})
+def endpoint_digest(state: Mapping[str, Any]) -> str:
+    """The digest of everything that people can set about an endpoint, but for the traffic that the deployment gets."""
+    settings = chosen_settings(state["endpoint"])
+    return _digest({**settings, "properties": {**settings["properties"], TRAFFIC_KEY: others_with_traffic(state)}})
 
 
 def _digest(settings: Mapping[str, Any]) -> str:

@@ -14,9 +14,10 @@ import math
 import re
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -47,7 +48,7 @@ class MetricQuery:
     """Metrics of one namespace under one aggregation, split by the values of one dimension or not at all; `max_series` series at most.
 
     `is_published_by_us`: the namespace may not exist, so each resource is asked alone, and a 400 can mean that there is no series.
-    `is_gone(cloud, id)` is asked about a resource whose metrics aren't found: the list that named it may lag behind. Raises CloudError.
+    `described_by(id)` reads a resource whose metrics aren't found: the list that named it may lag behind.
     """
 
     namespace: str
@@ -55,16 +56,8 @@ class MetricQuery:
     aggregation: str
     split_by: str | None = None
     is_published_by_us: bool = False
-    is_gone: Callable[[CloudSession, str], bool] | None = None
+    described_by: Callable[[str], ArmRequest] | None = None
     max_series: int = 10_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetricSource:
-    """A resource that has metrics, and the region whose host serves them."""
-
-    id: str
-    region: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +82,11 @@ class MetricResults:
     gone_ids: set[str] = field(default_factory=set)
     indexes: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
+    @property
+    def hours(self) -> int:
+        """How many buckets the window has."""
+        return -(-(self.window.end - self.window.start) // STEP)
+
     def result_of(self, resource_id: str, metric: str, value: str = "") -> MetricResult:
         """The result for one metric of one resource, and for one value of the dimension it was split by."""
         key = (resource_id.lower(), metric.lower())
@@ -102,7 +100,7 @@ class MetricResults:
         Raises one of the reading errors for points that can't be read. Raises ValueError, too, for a point at a time stamp that begins no
         requested hour: it counts as use in both hours it may belong to, but the series proves nothing.
         """
-        earlier, length = self.series.get(key), -(-(self.window.end - self.window.start) // STEP)
+        earlier, length = self.series.get(key), self.hours
         values = array("f", earlier.values) if earlier else array("f", [math.nan]) * length
         odd_time = ""
         for point in points:
@@ -129,168 +127,165 @@ class MetricResults:
         return self.indexes[stamp]
 
 
-def fetch_metrics(cloud: CloudSession, sources: Sequence[MetricSource], query: MetricQuery, window: Window) -> MetricResults:
-    """The query's results. A failed call is added to the session's errors; its results stay empty and incomplete."""
+def fetch_metrics(cloud: CloudSession, regions: Mapping[str, str], query: MetricQuery, window: Window) -> MetricResults:
+    """The query's results for these resources; `regions`: by ID, the region whose host serves its metrics. A failed call is added to the session's
+    errors; its results stay empty and incomplete.
+    """
     oldest_kept = (window.end - METRIC_RETENTION + STEP - timedelta.resolution).replace(minute=0, second=0, microsecond=0)
     results = MetricResults(window=replace(window, start=max(window.start, oldest_kept)))
-    unique = list({source.id.lower(): source for source in sources}.values())
-    single = [source for source in unique if query.is_published_by_us or not source.region]
-    by_region: dict[str, list[MetricSource]] = defaultdict(list)
-    for source in unique:
-        if source.region and not query.is_published_by_us:
-            by_region[source.region].append(source)
-    hours = -(-(results.window.end - results.window.start) // STEP)
-    most = max(1, min(MAX_RESOURCES, MAX_POINTS // max(1, hours * len(query.metrics))))
-    batches = [some[i : i + most] for some in by_region.values() for i in range(0, len(some), most)]
+    fetch = _Fetch(cloud=cloud, query=query, results=results)
+    single: list[str] = []
+    by_region: dict[str, list[str]] = defaultdict(list)
+    for one, region in {one.lower(): (one, region) for one, region in regions.items()}.values():
+        (single if query.is_published_by_us or not region else by_region[region]).append(one)
+    most = max(1, min(MAX_RESOURCES, MAX_POINTS // max(1, results.hours * len(query.metrics))))
+    batches = [(region, some[i : i + most]) for region, some in by_region.items() for i in range(0, len(some), most)]
     # The first batch goes alone: if it is denied, none of the others is sent.
     for some in (batches[:1], batches[1:]):
-        single += chain(*cloud.map_concurrently(lambda batch: _fetch_batch(cloud, batch, query, results), some))
-    cloud.map_concurrently(lambda source: _fetch_single(cloud, source, query, results), single)
+        single += chain(*cloud.map_concurrently(fetch.batch, some))
+    cloud.map_concurrently(fetch.single, single)
     return results
 
 
-def _fetch_batch(
-    cloud: CloudSession, batch: list[MetricSource], query: MetricQuery, results: MetricResults
-) -> list[MetricSource]:
-    """One batch call. Returns the resources that must be asked one by one: those missing from the reply, or all if it failed for them."""
-    if not cloud.clients.may_use_batch:
-        return batch
-    ids = {source.id.lower() for source in batch}
-    try:
-        rows = cloud.call(batch_request(cloud.target.account, batch, query, results.window))["values"]
-        missing = read_reply(cloud, rows, ids, query, results)
-    except CloudError as error:
-        # This identity can't use batches: neither this one nor a later one.
-        cannot_batch = error.reason in (Reason.DENIED, Reason.UNREACHABLE)
-        # One of its resources spoiled this batch: Azure answers 404 or 400 for all if one is gone or its region is wrong, and a permanent 500
-        # for a few batches (elastic/beats#41790).
-        is_spoiled = error.reason is Reason.GONE or error.code[:1] in {"4", "5"}
-        if cannot_batch:
-            cloud.clients.may_use_batch = False
-        elif not is_spoiled or UNREGISTERED_TEXT in str(error):  # nothing else would report that cause
-            cloud.add_error(error)
-        return batch if cannot_batch or is_spoiled else []
-    return [source for source in batch if source.id.lower() in missing]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Fetch:
+    """The calls of one query, which fill its results."""
+
+    cloud: CloudSession
+    query: MetricQuery
+    results: MetricResults
+
+    def batch(self, region_and_ids: tuple[str, list[str]]) -> list[str]:
+        """One batch call. Returns the resources that must be asked one by one: those missing from the reply, or all if it failed for them."""
+        batch = region_and_ids[1]
+        if not self.cloud.clients.may_use_batch:
+            return batch
+        try:
+            request = batch_request(self.cloud.target.account, region_and_ids, self.query, self.results.window)
+            missing = self._read_reply(self.cloud.call(request)["values"], {one.lower() for one in batch})
+        except CloudError as error:
+            # This identity can't use batches: neither this one nor a later one.
+            cannot_batch = error.reason in (Reason.DENIED, Reason.UNREACHABLE)
+            # One of its resources spoiled this batch: Azure answers 404 or 400 for all if one is gone or its region is wrong, and a permanent 500
+            # for a few batches (elastic/beats#41790).
+            is_spoiled = error.reason is Reason.GONE or error.code[:1] in {"4", "5"}
+            if cannot_batch:
+                self.cloud.clients.may_use_batch = False
+            elif not is_spoiled or UNREGISTERED_TEXT in str(error):  # nothing else would report that cause
+                self.cloud.add_error(error)
+            return batch if cannot_batch or is_spoiled else []
+        return [one for one in batch if one.lower() in missing]
+
+    def single(self, resource_id: str) -> None:
+        """The call for one resource."""
+        key = resource_id.lower()
+        try:
+            reply = self.cloud.call(single_request(resource_id, self.query, self.results.window))
+            self._read_reply([{"resourceid": resource_id, "value": reply["value"]}], {key})
+        except CloudError as error:
+            if self.query.is_published_by_us and error.code.startswith("400") and UNPUBLISHED_SENTENCE.search(str(error)):
+                self.results.complete_metrics |= {(key, metric.lower()) for metric in self.query.metrics}
+            elif error.reason is Reason.GONE and self._is_gone(resource_id):
+                self.results.gone_ids.add(key)
+            else:
+                self.cloud.add_error(error)
+
+    def _is_gone(self, resource_id: str) -> bool:
+        try:
+            return self.query.described_by is not None and self.cloud.find(self.query.described_by(resource_id)) is None
+        except CloudError as another:
+            self.cloud.add_error(another)
+            return False
+
+    def _read_reply(self, rows: Any, ids: set[str]) -> set[str]:
+        """Add what a reply says of the resources `ids` (in lower case) to the results, joined by ID: the order of a reply means nothing.
+
+        Returns the IDs that are missing from it or repeated. If one resource, metric or series can't be read, it stays incomplete and is added
+        to the session's errors; the rest of the reply counts. Raises CloudError for anything but a list, and for a reply that may have been
+        cut off at `query.max_series` series.
+        """
+        if not isinstance(rows, list):
+            raise CloudError(Reason.UNREADABLE, PERMISSION, f"a reply can't be read (it is {type(rows).__name__}, not a list)")
+        named = [(str(row.get("resourceid")).lower(), _list_at(row, "value")) for row in rows if isinstance(row, dict)]
+        count = sum(len(_list_at(metric, "timeseries")) for _, metrics in named for metric in metrics)
+        if count >= self.query.max_series:
+            raise CloudError(Reason.PARTIAL, PERMISSION, f"{count} series came back, and there may be more")
+        times_in_reply = Counter(key for key, _ in named)
+        for key, metrics in named:
+            if key in ids and times_in_reply[key] == 1:
+                read = partial(self._read_metric, key, metrics)
+                self.results.complete_metrics.update(
+                    self.cloud.each(PERMISSION, self.query.metrics, read, f"{{}} of {key}".format)
+                )
+        return {key for key in ids if times_in_reply[key] != 1}
+
+    def _read_metric(self, resource_id: str, metrics: list[Any], name: str) -> tuple[str, str]:
+        """Add the series of the metric of that name. Raises CloudError if it is missing, repeated, or came with an error."""
+        named = [metric for metric in metrics if isinstance(metric, dict) and isinstance(metric.get("name"), dict)]
+        matches = [metric for metric in named if str(metric["name"].get("value")).lower() == name.lower()]
+        if len(matches) != 1:
+            problem = "repeated in" if matches else "missing from"
+            raise CloudError(Reason.PARTIAL, PERMISSION, f"{name} of {resource_id}: {problem} the reply")
+        code = matches[0].get("errorCode") or "Success"
+        if code != "Success":
+            text = f"{name} of {resource_id}: {code} {matches[0].get('errorMessage') or ''}".strip()
+            raise CloudError(Reason.PARTIAL, PERMISSION, text)
+        key = (resource_id, name.lower())
+        for row in matches[0]["timeseries"]:
+            self._read_series(key, row)
+        return key
+
+    def _read_series(self, key: tuple[str, str], row: Json) -> None:
+        """Raises one of the reading errors if the series doesn't say whose it is. One that only has odd points is incomplete, and an error."""
+        labels = {str(pair["name"]["value"]).lower(): str(pair["value"]).lower() for pair in row.get("metadatavalues") or ()}
+        aggregation, split_by = self.query.aggregation.lower(), self.query.split_by
+        value = labels.get(split_by.lower()) if split_by else ""
+        if value is None:
+            if any(point.get(aggregation) is not None for point in row["data"]):
+                raise ValueError(f"a series doesn't say which {split_by} it belongs to")
+            return
+        try:
+            with reading(PERMISSION, f"{key[1]} of {value or key[0]}"):
+                self.results.add_points((*key, value), row["data"], aggregation)
+        except CloudError as error:
+            self.results.unreadable_series.add((*key, value))
+            self.cloud.add_error(error)
 
 
-def _fetch_single(cloud: CloudSession, source: MetricSource, query: MetricQuery, results: MetricResults) -> None:
-    try:
-        rows = [{"resourceid": source.id, "value": cloud.call(single_request(source, query, results.window))["value"]}]
-        read_reply(cloud, rows, {source.id.lower()}, query, results)
-    except CloudError as error:
-        if query.is_published_by_us and error.code.startswith("400") and UNPUBLISHED_SENTENCE.search(str(error)):
-            results.complete_metrics |= {(source.id.lower(), metric.lower()) for metric in query.metrics}
-        elif error.reason is Reason.GONE and query.is_gone and _is_gone(cloud, source, query.is_gone):
-            results.gone_ids.add(source.id.lower())
-        else:
-            cloud.add_error(error)
-
-
-def _is_gone(cloud: CloudSession, source: MetricSource, is_gone: Callable[[CloudSession, str], bool]) -> bool:
-    try:
-        return is_gone(cloud, source.id)
-    except CloudError as another:
-        cloud.add_error(another)
-        return False
-
-
-def batch_request(subscription: str, batch: Sequence[MetricSource], query: MetricQuery, window: Window) -> ArmRequest:
+def batch_request(subscription: str, region_and_ids: tuple[str, Sequence[str]], query: MetricQuery, window: Window) -> ArmRequest:
     """The query about resources of one region, all at once."""
+    region, ids = region_and_ids
     times = {"starttime": query_time(window.start), "endtime": query_time(window.end)}
-    split = {"filter": f"{query.split_by} eq '*'"} if query.split_by else {}
     return ArmRequest(
         permission=PERMISSION,
         path=f"/subscriptions/{subscription}/metrics:getBatch",
-        query=_query_params(query) | times | split,
-        body={"resourceids": [source.id for source in batch]},
+        query=_query_params(query, "filter") | times,
+        body={"resourceids": list(ids)},
         required_keys=("values",),
-        region=batch[0].region,
+        region=region,
     )
 
 
-def single_request(source: MetricSource, query: MetricQuery, window: Window) -> ArmRequest:
+def single_request(resource_id: str, query: MetricQuery, window: Window) -> ArmRequest:
     """The query about one resource."""
-    times = {"timespan": f"{query_time(window.start)}/{query_time(window.end)}"}
-    split = {"$filter": f"{query.split_by} eq '*'"} if query.split_by else {}
-    path = f"{source.id}/providers/Microsoft.Insights/metrics"
-    return ArmRequest(permission=PERMISSION, path=path, query=_query_params(query) | times | split, required_keys=("value",))
+    params = _query_params(query, "$filter") | {"timespan": f"{query_time(window.start)}/{query_time(window.end)}"}
+    path = f"{resource_id}/providers/Microsoft.Insights/metrics"
+    return ArmRequest(permission=PERMISSION, path=path, query=params, required_keys=("value",))
 
 
-def _query_params(query: MetricQuery) -> dict[str, str]:
+def _query_params(query: MetricQuery, filter_key: str) -> dict[str, str]:
     return {
         "metricnamespace": query.namespace,
         "metricnames": ",".join(query.metrics),
         "aggregation": query.aggregation,
         "interval": "PT1H",
         "top": str(query.max_series),
-    }
-
-
-def read_reply(cloud: CloudSession, rows: Any, ids: set[str], query: MetricQuery, results: MetricResults) -> set[str]:
-    """Add what a reply says of the resources `ids` (in lower case) to `results`, joined by ID: the order of a reply means nothing.
-
-    Returns the IDs that are missing from it or repeated. If one resource, metric or series can't be read, it stays incomplete and is added
-    to the session's errors; the rest of the reply counts. Raises CloudError for anything but a list, and for a reply that may have been
-    cut off at `query.max_series` series.
-    """
-    if not isinstance(rows, list):
-        raise CloudError(Reason.UNREADABLE, PERMISSION, f"a reply can't be read (it is {type(rows).__name__}, not a list)")
-    named = [(str(row.get("resourceid")).lower(), _list_at(row, "value")) for row in rows if isinstance(row, dict)]
-    count = sum(len(_list_at(metric, "timeseries")) for _, metrics in named for metric in metrics)
-    if count >= query.max_series:
-        raise CloudError(Reason.PARTIAL, PERMISSION, f"{count} series came back, and there may be more")
-    times_in_reply = Counter(resource_id for resource_id, _ in named)
-    for resource_id, metrics in named:
-        if resource_id in ids and times_in_reply[resource_id] == 1:
-            _read_resource(cloud, resource_id, metrics, query, results)
-    return {resource_id for resource_id in ids if times_in_reply[resource_id] != 1}
+    } | ({filter_key: f"{query.split_by} eq '*'"} if query.split_by else {})
 
 
 def _list_at(row: Any, key: str) -> list[Any]:
     value = row.get(key) if isinstance(row, dict) else None
     return value if isinstance(value, list) else []
-
-
-def _read_resource(cloud: CloudSession, resource_id: str, metrics: list[Any], query: MetricQuery, results: MetricResults) -> None:
-    def read(name: str) -> tuple[str, str]:
-        key = (resource_id, name.lower())
-        for row in _single_metric(metrics, name, resource_id)["timeseries"]:
-            _read_series(cloud, key, row, query, results)
-        return key
-
-    results.complete_metrics |= set(cloud.each(PERMISSION, query.metrics, read, lambda name: f"{name} of {resource_id}"))
-
-
-def _single_metric(metrics: list[Any], name: str, resource_id: str) -> Json:
-    """The metric of that name. Raises CloudError if it is missing, repeated, or came with an error."""
-    named = [metric for metric in metrics if isinstance(metric, dict) and isinstance(metric.get("name"), dict)]
-    matches = [metric for metric in named if str(metric["name"].get("value")).lower() == name.lower()]
-    if len(matches) != 1:
-        problem = "repeated in" if matches else "missing from"
-        raise CloudError(Reason.PARTIAL, PERMISSION, f"{name} of {resource_id}: {problem} the reply")
-    metric: Json = matches[0]
-    code = metric.get("errorCode") or "Success"
-    if code != "Success":
-        raise CloudError(
-            Reason.PARTIAL, PERMISSION, f"{name} of {resource_id}: {code} {metric.get('errorMessage') or ''}".strip()
-        )
-    return metric
-
-
-def _read_series(cloud: CloudSession, key: tuple[str, str], row: Json, query: MetricQuery, results: MetricResults) -> None:
-    """Raises one of the reading errors if the series doesn't say whose it is. One that only has odd points is incomplete, and an error."""
-    labels = {str(pair["name"]["value"]).lower(): str(pair["value"]).lower() for pair in row.get("metadatavalues") or ()}
-    aggregation, value = query.aggregation.lower(), labels.get(query.split_by.lower()) if query.split_by else ""
-    if value is None:
-        if any(point.get(aggregation) is not None for point in row["data"]):
-            raise ValueError(f"a series doesn't say which {query.split_by} it belongs to")
-        return
-    try:
-        with reading(PERMISSION, f"{key[1]} of {value or key[0]}"):
-            results.add_points((*key, value), row["data"], aggregation)
-    except CloudError as error:
-        results.unreadable_series.add((*key, value))
-        cloud.add_error(error)
 
 
 def _point_value(value: object) -> float:

@@ -12,7 +12,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote as escape
 
-from reaper.azure.metrics import MetricQuery, MetricSource, fetch_metrics
+from reaper.azure.metrics import MetricQuery, fetch_metrics
 from reaper.azure.requests import ArmChange, ArmRequest, Json
 from reaper.case import Blocked
 from reaper.evidence import is_recent
@@ -213,7 +213,7 @@ def read_workspace_metrics(
 ) -> Iterator[Observation]:
     """`Table.signals` of computes: `readings` makes them from the results of one compute, in the order of the query's metrics."""
     spaces = [one.resource.details.workspace for one in observations if not is_decided(one)]
-    results = fetch_metrics(cloud, [MetricSource(id=space.id, region=space.region) for space in spaces], query, window)
+    results = fetch_metrics(cloud, {space.id: space.region for space in spaces}, query, window)
     for one in observations:
         home, name = one.resource.details.workspace.id, one.resource.name
         own = [results.result_of(home, metric, name) for metric in query.metrics]

@@ -106,29 +106,20 @@ class ArmRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmChange:
-    """A change, sent as it stands here. `permission`: the RBAC action it needs. A path with a query of its own is used unchanged."""
+    """What an action or an undo sends, once. `permission`: the RBAC action it needs. A path with a query of its own is used unchanged.
+
+    `begin(**options)`: the public operation of the SDK that sends it; else it is sent as it stands here.
+    """
 
     permission: str
     path: str
-    method: str
-    body: Json
+    method: str = ""
+    body: Json | None = None
+    begin: Callable[..., object] | None = None
 
     @property
     def url(self) -> str:
         return _url(self.path, self.permission, {})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArmOperation:
-    """A change that a public operation of the SDK begins: `begin(**options)`. `permission`: the RBAC action it needs."""
-
-    permission: str
-    path: str
-    begin: Callable[..., object]
-
-
-Change = ArmChange | ArmOperation
-"""What an action or an undo sends, once."""
 
 
 def _url(path: str, permission: str, query: Mapping[str, str]) -> str:
@@ -175,7 +166,7 @@ def parse_row(permission: str, row: Json, parse: Callable[[Json], A]) -> A:
         return parse(row)
 
 
-def error_from_reply(request: ArmRequest | Change, status: int, body: str) -> CloudError:
+def error_from_reply(request: ArmRequest | ArmChange, status: int, body: str) -> CloudError:
     """The error of a reply, from its status, its code and, if access was denied, its sentence."""
     permission, scope, (code, text) = request.permission, request.path.partition("?")[0], _code_and_message(body)
     status_and_code = f"{status} {code}".strip()

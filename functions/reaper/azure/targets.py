@@ -1,27 +1,31 @@
 """The Azure subscriptions to sweep, and a session for each.
 
 https://learn.microsoft.com/rest/api/resources/subscriptions/list
+The list of what lies below a management group names the subscriptions that the identity can't read, too, which Resource Graph leaves out:
+https://learn.microsoft.com/rest/api/managementgroups/management-groups/get-descendants
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
+from urllib.parse import quote
 
 from azure.core.credentials import TokenCredential
 
 from reaper.accounts import subscription_ids
 from reaper.azure import workspaces
-from reaper.azure.clients import CA_BUNDLE_VARIABLES, Clients, GraphQuotaPolicy, hosts_from_env, new_credential
-from reaper.azure.session import CloudSession
-from reaper.azure.workspaces import Subscription
+from reaper.azure.session import CA_BUNDLE_VARIABLES, Clients, CloudSession, GraphQuotaPolicy, hosts_from_env, new_credential
+from reaper.azure.workspaces import READ_SUBSCRIPTION, Subscription, display_name, last_segment, parse_subscription
 from reaper.case import Coverage
 from reaper.errors import CloudError, Reason, SettingsError
 from reaper.model import Account, Target
 from reaper.settings import Settings
 
+READ_BELOW, GROUPS = "Microsoft.Management/managementGroups/descendants/read", "/providers/Microsoft.Management/managementGroups"
 SIGN_IN_VARIABLES = (
     "IDENTITY_ENDPOINT",
     "MSI_ENDPOINT",
@@ -54,10 +58,9 @@ def list_accounts(settings: Settings) -> list[Account]:
     readable = _list_readable(may_fail=bool(names))
     accounts: list[Account] = []
     for subscription, name in (names or dict.fromkeys(readable)).items():
-        known = readable.get(subscription)
         # Where the list doesn't say what may be acted on, `open_account` reads the state before any action.
-        may_act = known is None or known.blocked_because is None
-        accounts.append(Account(cloud="azure", id=subscription, name=(known.name if known else None) or name, may_act=may_act))
+        known_name, blocked_because = readable.get(subscription, (None, None))
+        accounts.append(Account(cloud="azure", id=subscription, name=known_name or name, may_act=blocked_because is None))
     return accounts
 
 
@@ -67,15 +70,16 @@ def open_account(settings: Settings, account: Account, *, may_act: bool) -> tupl
     With `may_act` the subscription's state is read at once, so that nothing is changed in one that is Warned, Disabled or Expired, and
     nothing in one that the settings no longer name.
     """
-    session = _open_session(account.id)
-    session.describe_target(account.name, None if account.may_act else NOT_CHANGEABLE)
+    session, because = _open_session(account.id), None if account.may_act else NOT_CHANGEABLE
     if may_act and settings.subscriptions and account.id not in map(str.lower, settings.subscriptions):
-        session.describe_target(account.name, NOT_SWEPT)
-    elif may_act and account.may_act:
+        because = NOT_SWEPT
+    session.target = replace(session.target, account_name=account.name, blocked_because=because)
+    if may_act and because is None:
         try:
             workspaces.read_subscription(session)
         except CloudError as error:
-            session.describe_target(account.name, f"the state of its subscription can't be read: {error}")
+            text = f"the state of its subscription can't be read: {error}"
+            session.target = replace(session.target, blocked_because=text)
     return [session], []
 
 
@@ -100,8 +104,19 @@ def _sign_in(variables: tuple[tuple[str, str], ...]) -> tuple[TokenCredential, G
 
 
 def _below_group(group: str, wanted: Sequence[str]) -> dict[str, str | None]:
-    """The names of the subscriptions below the group, or of the wanted ones among them. Raises SettingsError for one outside, and if none is left."""
-    below = workspaces.list_below(_open_session("unknown"), group)
+    """The names of the subscriptions below the group, readable or not, or of the wanted ones among them. Raises SettingsError for one outside, if the
+    group can't be read, and if none is left.
+    """
+    try:
+        path = f"{GROUPS}/{quote(group, safe='')}/descendants"
+        rows = list(_open_session("unknown").paged_rows(READ_BELOW, path, required_keys=("id", "type")))
+    except CloudError as error:
+        if error.reason not in {Reason.DENIED, Reason.GONE, Reason.REFUSED}:
+            raise
+        text = f"management group {group!r} can't be read: it needs {READ_BELOW} on {GROUPS}/{group} ({error})"
+        raise SettingsError(text) from error
+    found = [row for row in rows if row["type"].lower().endswith("/subscriptions")]
+    below = {last_segment(row["id"]).lower(): display_name(row.get("properties")) for row in found}
     if outside := [subscription for subscription in wanted if subscription not in below]:
         raise SettingsError(f"subscription {outside[0]} isn't below the management group {group!r}")
     if not below:
@@ -110,18 +125,17 @@ def _below_group(group: str, wanted: Sequence[str]) -> dict[str, str | None]:
 
 
 def _list_readable(*, may_fail: bool = False) -> dict[str, Subscription]:
-    """The subscriptions that the identity can read. Raises CloudError if there is none, unless it `may_fail`."""
+    """The subscriptions that the identity can read, by ID. Raises CloudError if there is none, unless it `may_fail`."""
+    readable: dict[str, Subscription] = {}
     try:
-        readable = workspaces.list_readable(_open_session("unknown"))
+        for row in _open_session("unknown").paged_rows(READ_SUBSCRIPTION, "/subscriptions", required_keys=("subscriptionId",)):
+            if str(row.get("state")).strip().lower() != "deleted":
+                readable[str(row["subscriptionId"]).lower()] = parse_subscription(row)
     except CloudError:
         if not may_fail:
             raise
-        readable = {}
+        return {}
     if not readable and not may_fail:
-        raise CloudError(
-            Reason.DENIED,
-            workspaces.READ_SUBSCRIPTION,
-            "the identity can't read any subscription; assign it the audit role",
-            missing=workspaces.READ_SUBSCRIPTION,
-        )
+        text = "the identity can't read any subscription; assign it the audit role"
+        raise CloudError(Reason.DENIED, READ_SUBSCRIPTION, text, missing=READ_SUBSCRIPTION)
     return dict(sorted(readable.items()))

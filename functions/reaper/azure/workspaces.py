@@ -3,8 +3,6 @@
 https://learn.microsoft.com/rest/api/azureml/workspaces/list-by-subscription
 Only Enabled and PastDue subscriptions are acted on. In the other states Azure takes no changes but deletions, so nothing could be put back:
 https://learn.microsoft.com/azure/cost-management-billing/manage/subscription-states
-The list of what lies below a management group names the subscriptions that the identity can't read, too, which Resource Graph leaves out:
-https://learn.microsoft.com/rest/api/managementgroups/management-groups/get-descendants
 Resource Graph lists resources in bulk, but only what the caller may read, without a word about the rest:
 https://learn.microsoft.com/azure/governance/resource-graph/overview#permissions-in-azure-resource-graph"""
 
@@ -12,13 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 from reaper.azure.requests import ArmRequest, Json, Tags, parse_row, read_tags, region_key, valid_rows
-from reaper.errors import CloudError, Reason, SettingsError
+from reaper.errors import CloudError, Reason
 
 if TYPE_CHECKING:
     from reaper.azure.session import CloudSession
@@ -27,32 +24,17 @@ PROVIDER = "Microsoft.MachineLearningServices"
 TYPE = f"{PROVIDER}/workspaces"
 READ_WORKSPACES = f"{TYPE}/read"
 READ_SUBSCRIPTION = "Microsoft.Resources/subscriptions/read"
-READ_BELOW = "Microsoft.Management/managementGroups/descendants/read"
 READ_GRAPH = "Microsoft.ResourceGraph/resources/read"
 """A name to count by: Resource Graph needs no permission of its own."""
 PERMISSIONS = (READ_SUBSCRIPTION, READ_WORKSPACES)
-GROUPS = "/providers/Microsoft.Management/managementGroups"
 CHANGEABLE_STATES = frozenset({"enabled", "pastdue"})
 STANDALONE_KINDS = {"default", "featurestore"}
 """Kinds of workspaces that don't share their computes."""
 GRAPH_PAGE_SIZE = 1000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Subscription:
-    """One subscription. `state`: empty if Azure doesn't say."""
-
-    id: str
-    name: str | None
-    state: str
-
-    @property
-    def blocked_because(self) -> str | None:
-        """Why nothing in it may be changed now, or None."""
-        if self.state.lower() in CHANGEABLE_STATES:
-            return None
-        state = f"is {self.state}" if self.state else "has an unknown state"
-        return f"its subscription {state}, and the reaper acts only in subscriptions that are Enabled or PastDue"
+Subscription = tuple[str | None, str | None]
+"""A subscription's name, and why nothing in it may be changed now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,30 +73,20 @@ class WorkspaceList:
 
 
 def read_subscription(cloud: CloudSession, *, again: bool = False) -> None:
-    """Make the session's own subscription, read once for all kinds or at this moment `again`, part of the session's target. Raises CloudError."""
-    read = partial(_read_subscription, cloud)
-    subscription = read() if again else cloud.read_once("subscription", read)
-    cloud.describe_target(subscription.name, subscription.blocked_because)
+    """Make the session's own subscription, read once for all kinds or at this moment `again`, part of the session's target. Raises CloudError.
 
-
-def list_readable(cloud: CloudSession) -> dict[str, Subscription]:
-    """The subscriptions that the identity can read, by ID. Raises CloudError."""
-    rows = cloud.paged_rows(READ_SUBSCRIPTION, "/subscriptions", required_keys=("subscriptionId",))
-    listed = [_parse_subscription(str(row["subscriptionId"]).lower(), row) for row in rows]
-    return {one.id: one for one in listed if one.state.lower() != "deleted"}
-
-
-def list_below(cloud: CloudSession, group: str) -> dict[str, str | None]:
-    """The names of all subscriptions below a management group, by ID, readable or not. Raises SettingsError if the group can't be read."""
+    Read before anything else, because it tells a missing permission from an empty subscription.
+    """
+    request = ArmRequest(permission=READ_SUBSCRIPTION, path=cloud.home, required_keys=("subscriptionId",))
+    read = partial(cloud.call, request)
     try:
-        rows = list(cloud.paged_rows(READ_BELOW, f"{GROUPS}/{quote(group, safe='')}/descendants", required_keys=("id", "type")))
+        name, because = parse_subscription(read() if again else cloud.read_once("subscription", read))
     except CloudError as error:
-        if error.reason not in {Reason.DENIED, Reason.GONE, Reason.REFUSED}:
+        if error.reason is not Reason.GONE and not error.code.endswith("SubscriptionNotFound"):
             raise
-        text = f"management group {group!r} can't be read: it needs {READ_BELOW} on {GROUPS}/{group} ({error})"
-        raise SettingsError(text) from error
-    below = [row for row in rows if row["type"].lower().endswith("/subscriptions")]
-    return {last_segment(row["id"]).lower(): _display_name(row.get("properties")) for row in below}
+        text = f"missing permission {READ_SUBSCRIPTION} on {cloud.home}, or there is no such subscription ({error.code})"
+        raise CloudError(Reason.DENIED, READ_SUBSCRIPTION, text, code=error.code, missing=READ_SUBSCRIPTION) from error
+    cloud.target = replace(cloud.target, account_name=name, blocked_because=because)
 
 
 def list_resources(cloud: CloudSession, *types: str) -> Iterator[Json]:
@@ -162,8 +134,7 @@ def list_workspaces(cloud: CloudSession, *, quietly: bool = False) -> WorkspaceL
     read_subscription(cloud)
     denied: list[CloudError] = []
     try:
-        path = f"/subscriptions/{cloud.target.account}/providers/{TYPE}"
-        rows, row_errors = cloud.list_once(READ_WORKSPACES, path, ("id",))
+        rows, row_errors = cloud.list_once(READ_WORKSPACES, f"{cloud.home}/providers/{TYPE}", ("id",))
     except CloudError as error:
         rows, row_errors = [], []
         if error.reason is Reason.DENIED and error.operation == READ_WORKSPACES:
@@ -190,7 +161,7 @@ def require_inside(cloud: CloudSession, resource_id: str, space: Workspace) -> N
 
     In a workflow both names come from what was handed over. Tags and metrics of another workspace must prove nothing about the resource.
     """
-    subscription = f"/subscriptions/{cloud.target.account}/".lower()
+    subscription = f"{cloud.home}/".lower()
     is_inside = resource_id.lower().startswith(f"{space.id}/".lower()) and space.id.lower().startswith(subscription)
     if not is_inside or any(odd in resource_id for odd in ("/../", "?", "#", "%")):
         raise CloudError(Reason.REFUSED, READ_WORKSPACES, f"{resource_id} isn't in {space.id} of {subscription.strip('/')}")
@@ -202,29 +173,25 @@ def read_workspace_now(cloud: CloudSession, space: Workspace) -> Workspace:
     return parse_row(READ_WORKSPACES, row, _parse_workspace)
 
 
-def workspace_request(workspace_id: str) -> ArmRequest:
-    return ArmRequest(permission=READ_WORKSPACES, path=workspace_id, required_keys=("id",))
+def workspace_request(resource_id: str) -> ArmRequest:
+    """Reads the workspace with that ID, or that of what is in it."""
+    return ArmRequest(permission=READ_WORKSPACES, path=workspace_id(resource_id), required_keys=("id",))
 
 
-def _read_subscription(cloud: CloudSession) -> Subscription:
-    """Read before anything else, because it tells a missing permission from an empty subscription."""
-    home = f"/subscriptions/{cloud.target.account}"
-    try:
-        reply = cloud.call(ArmRequest(permission=READ_SUBSCRIPTION, path=home, required_keys=("subscriptionId",)))
-    except CloudError as error:
-        if error.reason is not Reason.GONE and not error.code.endswith("SubscriptionNotFound"):
-            raise
-        text = f"missing permission {READ_SUBSCRIPTION} on {home}, or there is no such subscription ({error.code})"
-        raise CloudError(Reason.DENIED, READ_SUBSCRIPTION, text, code=error.code, missing=READ_SUBSCRIPTION) from error
-    return _parse_subscription(cloud.target.account, reply)
+def workspace_id(resource_id: str) -> str:
+    """The ID of a workspace from its own or that of what is in it."""
+    return "/".join(resource_id.split("/")[:9])
 
 
-def _parse_subscription(subscription_id: str, row: Json) -> Subscription:
-    state = row.get("state")
-    return Subscription(id=subscription_id, name=_display_name(row), state=state.strip() if isinstance(state, str) else "")
+def parse_subscription(row: Json) -> Subscription:
+    state = row["state"].strip() if isinstance(row.get("state"), str) else ""
+    if state.lower() in CHANGEABLE_STATES:
+        return display_name(row), None
+    because = f"its subscription {f'is {state}' if state else 'has an unknown state'}, and the reaper acts only in subscriptions that are"
+    return display_name(row), f"{because} Enabled or PastDue"
 
 
-def _display_name(row: Any) -> str | None:
+def display_name(row: Any) -> str | None:
     name = row.get("displayName") if isinstance(row, dict) else None
     return name.strip() or None if isinstance(name, str) else None
 

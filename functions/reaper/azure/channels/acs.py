@@ -12,8 +12,8 @@ from azure.communication.email import EmailClient
 from azure.core.credentials import AzureKeyCredential, TokenCredential
 from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError
 
-from reaper.azure.clients import new_credential
 from reaper.azure.requests import first_line
+from reaper.azure.session import new_credential
 from reaper.azure.stores import trusted_hosts
 from reaper.errors import CloudError, Reason
 from reaper.notices.channels.delivery import ChannelContext

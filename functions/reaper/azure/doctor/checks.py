@@ -1,11 +1,17 @@
-"""What `reaper doctor` asks of Azure. Every call reads, and asks for next to nothing."""
+"""What `reaper doctor` asks of Azure, and the commands that grant what is missing. Every call reads, and asks for next to nothing.
+
+What an identity may do is known without trying it: https://learn.microsoft.com/rest/api/authorization/permissions/list-for-resource. An action is
+permitted if one entry allows it and that entry doesn't exclude it. Deny assignments and locks don't show, and a new assignment may take half an hour.
+"""
 
 from __future__ import annotations
 
 import base64
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+import re
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -14,11 +20,9 @@ from typing import Any
 from azure.core.exceptions import AzureError
 
 from reaper.azure import deployments, workspaces
-from reaper.azure.clients import hosts_from_env, new_credential
-from reaper.azure.doctor.rights import assign_line, grant_line, permitted_rights, place_of
-from reaper.azure.metrics import PERMISSION, MetricQuery, MetricSource, batch_request, single_request
+from reaper.azure.metrics import PERMISSION, MetricQuery, batch_request, single_request
 from reaper.azure.requests import API_VERSIONS, ArmRequest, Json, region_key, sign_in_text
-from reaper.azure.session import CloudSession
+from reaper.azure.session import CloudSession, hosts_from_env, new_credential
 from reaper.azure.stores import tables, texts
 from reaper.azure.workspaces import TYPE
 from reaper.doctor.channels import http_reply
@@ -26,6 +30,68 @@ from reaper.doctor.check import Check, CheckStatus, asked_right, unasked_rights
 from reaper.errors import NO_SIGN_IN, CloudError, Reason
 from reaper.observation import Window
 from reaper.urls import split_address
+
+LIST_PERMISSIONS, RIGHTS_VERSION = "Microsoft.Authorization/permissions/read", "2022-04-01"
+OWN_SCOPE = "/Microsoft.ManagedIdentity/"
+"""Part of the scopes that permissions are granted on one by one."""
+Entry = Mapping[str, Any]
+
+
+def permitted_rights(cloud: CloudSession, scope: str, permissions: Sequence[str]) -> list[Check]:
+    """Whether each of the permissions is there at that scope. Raises CloudError without a token."""
+    principal = _principal(cloud)
+    path = f"{scope}/providers/Microsoft.Authorization/permissions?api-version={RIGHTS_VERSION}"
+    right = partial(Check, place=place_of(scope))
+    try:
+        entries = list(cloud.paged_rows(LIST_PERMISSIONS, path, required_keys=("actions",)))
+    except CloudError as error:
+        return unasked_rights(permissions, place_of(scope), f"the permissions at {scope} can't be listed", error)
+    missing = partial(right, status=CheckStatus.FIX, because="no role of this identity allows it")
+    return [
+        right(permission=permission)
+        if is_permitted(permission, entries)
+        else missing(permission=permission, fix=grant_line(principal, permission, scope), missing=permission)
+        for permission in permissions
+    ]
+
+
+def is_permitted(action: str, entries: Iterable[Entry]) -> bool:
+    """Whether one entry allows the action and doesn't exclude it."""
+    return any(_matches(action, entry.get("actions")) and not _matches(action, entry.get("notActions")) for entry in entries)
+
+
+def place_of(scope: str) -> str:
+    """A scope as people call it: `subscription 1111…`, or `vision` for a resource."""
+    parts = scope.strip("/").split("/")
+    return f"subscription {parts[1]}" if len(parts) == 2 else parts[-1]
+
+
+def grant_line(principal: str, permission: str, scope: str) -> str:
+    """The commands that create a role with just this action and assign it: in the whole subscription, because no role is for one workspace.
+
+    Only an identity is a scope of its own. Names of roles are unique in a tenant, so each subscription has its own. The second command runs
+    even if the first one fails, because the role may exist from an earlier attempt.
+    """
+    slug = re.sub(r"[^A-Za-z0-9]+", "-", permission).strip("-")
+    subscription = "/".join(scope.split("/")[:3])
+    name = f"reaper-{slug}-{subscription.rpartition('/')[2][:8]}"
+    place = scope if OWN_SCOPE in scope else subscription
+    description = "One permission of ML Idle Reaper"
+    role = {"Name": name, "Description": description, "Actions": [permission], "AssignableScopes": [subscription]}
+    definition = f"az role definition create --role-definition {shlex.quote(json.dumps(role))}"
+    return f"{definition}; {assign_line(principal, name, shlex.quote(place))}"
+
+
+def assign_line(principal: str, role: str, scope: str) -> str:
+    """The command that assigns a role at a scope, which is pasted as it is."""
+    return f"az role assignment create --assignee {principal} --role {shlex.quote(role)} --scope {scope}"
+
+
+def _matches(action: str, patterns: object) -> bool:
+    """Whether one of the patterns, in which `*` is the only wildcard, covers the action. Azure ignores the case."""
+    texts = patterns if isinstance(patterns, list) else []
+    return any(re.fullmatch(re.escape(str(text)).replace(r"\*", ".*"), action, re.IGNORECASE) for text in texts)
+
 
 METRIC_PERMISSIONS = (PERMISSION,)
 MAX_WORKSPACES = 5
@@ -60,9 +126,9 @@ def reading_rights(cloud: CloudSession, permissions: Sequence[str]) -> list[Chec
     """Whether each of the permissions is there, by a call that reads, of the subscription or of its workspaces; what no workspace is there to
     be asked for, by the subscription's list of permissions.
     """
-    home, spaces = _home(cloud), list[Json]()
+    home, spaces = cloud.home, list[Json]()
     listing = _right_of(cloud, workspaces.READ_WORKSPACES, lambda: spaces.extend(_workspaces(cloud)))
-    paths = {workspaces.READ_SUBSCRIPTION: [home], deployments.READ_AUTOSCALE: [deployments.autoscale_path(cloud.target.account)]}
+    paths = {workspaces.READ_SUBSCRIPTION: [home], deployments.READ_AUTOSCALE: [deployments.autoscale_path(cloud)]}
     for permission in permissions:
         if permission.startswith(f"{TYPE}/") and permission.endswith("/read") and permission != workspaces.READ_WORKSPACES:
             # The list that the permission is named for; one inside something is asked for in what doesn't exist.
@@ -71,14 +137,13 @@ def reading_rights(cloud: CloudSession, permissions: Sequence[str]) -> list[Chec
 
     def ask(asked: tuple[str, str]) -> Check:
         key = "subscriptionId" if asked[1] == home else "value"
-        return _right_of(
-            cloud, asked[0], partial(cloud.call, ArmRequest(permission=asked[0], path=asked[1], required_keys=(key,)))
-        )
+        request = ArmRequest(permission=asked[0], path=asked[1], required_keys=(key,))
+        return _right_of(cloud, request.permission, partial(cloud.call, request))
 
     rights = [listing] if workspaces.READ_WORKSPACES in permissions else []
     rights += cloud.map_concurrently(ask, [(name, path) for name in permissions for path in paths.get(name, ())])
     unasked = [name for name in permissions if name not in {right.permission for right in rights}]
-    return rights + (permitted_rights(cloud, home, unasked, _principal(cloud)) if unasked else [])
+    return rights + (permitted_rights(cloud, home, unasked) if unasked else [])
 
 
 def acting_rights(cloud: CloudSession, permissions: Sequence[str], role: str | None) -> list[Check]:
@@ -86,15 +151,14 @@ def acting_rights(cloud: CloudSession, permissions: Sequence[str], role: str | N
 
     Identities may only be assigned one by one, so that permission is asked for on each identity that an endpoint has.
     """
-    principal = _principal(cloud)
-    scopes = [row["id"] for row in _workspaces(cloud)[:MAX_WORKSPACES]] or [_home(cloud)]
+    scopes = [row["id"] for row in _workspaces(cloud)[:MAX_WORKSPACES]] or [cloud.home]
     general = [permission for permission in permissions if permission != deployments.ASSIGN_IDENTITY]
-    rights = [right for scope in scopes for right in permitted_rights(cloud, scope, general, principal)]
+    rights = [right for scope in scopes for right in permitted_rights(cloud, scope, general)]
     if deployments.ASSIGN_IDENTITY in permissions:
         rows = workspaces.list_resources(cloud, f"{TYPE}/onlineEndpoints")
         identities = [(row.get("identity") or {}).get("userAssignedIdentities") or {} for row in rows]
         for identity in sorted({name for names in identities for name in names}):
-            rights += permitted_rights(cloud, identity, [deployments.ASSIGN_IDENTITY], principal)
+            rights += permitted_rights(cloud, identity, [deployments.ASSIGN_IDENTITY])
     return rights
 
 
@@ -106,9 +170,8 @@ def metric_rights(cloud: CloudSession, now: datetime) -> list[Check]:
         return []  # `reading_rights` says so
     by_region = {region_key(space.get("location")): space for space in reversed(spaces)}
     if not by_region:
-        return permitted_rights(cloud, _home(cloud), METRIC_PERMISSIONS, _principal(cloud))
-    sources = [MetricSource(id=space["id"], region=region) for region, space in sorted(by_region.items())]
-    return [_metric_right(cloud, source, now) for source in sources]
+        return permitted_rights(cloud, cloud.home, METRIC_PERMISSIONS)
+    return [_metric_right(cloud, region, space["id"], now) for region, space in sorted(by_region.items())]
 
 
 def own_grant_line(permission: str, address: str) -> str:
@@ -135,24 +198,18 @@ def writing_rights(address: str) -> list[Check]:
 
 
 def _right_of(cloud: CloudSession, permission: str, ask: Callable[[], object], region: str = "") -> Check:
-    home, principal = _home(cloud), _principal(cloud)
-    place = f"{place_of(home)} {region}".strip()
-    return asked_right(permission, place, ask, lambda missing: grant_line(principal, missing, home))
+    principal, place = _principal(cloud), f"{place_of(cloud.home)} {region}".strip()
+    return asked_right(permission, place, ask, lambda missing: grant_line(principal, missing, cloud.home))
 
 
 def _workspaces(cloud: CloudSession) -> list[Json]:
     """The workspaces of the subscription; none if the provider isn't registered there. Raises CloudError."""
-    path = f"{_home(cloud)}/providers/{TYPE}"
     try:
-        return list(cloud.paged_rows(workspaces.READ_WORKSPACES, path, required_keys=("id",)))
+        return list(cloud.paged_rows(workspaces.READ_WORKSPACES, f"{cloud.home}/providers/{TYPE}", required_keys=("id",)))
     except CloudError as error:
         if not error.code.endswith("MissingSubscriptionRegistration"):
             raise
         return []
-
-
-def _home(cloud: CloudSession) -> str:
-    return f"/subscriptions/{cloud.target.account}"
 
 
 def _principal(cloud: CloudSession) -> str:
@@ -178,7 +235,7 @@ QUERY = MetricQuery(namespace=TYPE, metrics=("Active Nodes",), aggregation="Maxi
 """A metric of every workspace, split by the dimension that sweeps split it by, because a dimension may be denied alone."""
 
 
-def _metric_right(cloud: CloudSession, space: MetricSource, now: datetime) -> Check:
+def _metric_right(cloud: CloudSession, region: str, space: str, now: datetime) -> Check:
     """The right to read metrics of one workspace: by the batch hosts, which take tokens of their own, or one resource at a time.
 
     A refused batch is no obstacle as long as single calls work, and its place says so.
@@ -188,16 +245,16 @@ def _metric_right(cloud: CloudSession, space: MetricSource, now: datetime) -> Ch
     window = Window(start=end - timedelta(hours=1), end=end, recent_since=end)
     right = Check(because="the batch metrics host of this cloud is unknown", status=CheckStatus.UNKNOWN)
     if host:
-        batch = batch_request(cloud.target.account, [space], QUERY, window)
-        right = _right_of(cloud, PERMISSION, partial(cloud.call, batch), space.region)
+        batch = batch_request(cloud.target.account, (region, [space]), QUERY, window)
+        right = _right_of(cloud, PERMISSION, partial(cloud.call, batch), region)
     if right.status is CheckStatus.OK:
         return right
-    single = _right_of(cloud, PERMISSION, partial(cloud.call, single_request(space, QUERY, window)), space.region)
+    single = _right_of(cloud, PERMISSION, partial(cloud.call, single_request(space, QUERY, window)), region)
     if single.status is not CheckStatus.OK:
         return single
     if right.missing:
         return replace(single, place=f"{single.place} (no batches)")
-    where = (host or "the batch metrics host").replace("{region}", space.region)
+    where = (host or "the batch metrics host").replace("{region}", region)
     because = f"metrics are read one resource at a time, which is slow: {right.because}"
     fix = f"Let this network reach {where}, or correct REAPER_METRICS_ENDPOINT."
     return replace(single, status=CheckStatus.FIX, because=because, fix=fix)

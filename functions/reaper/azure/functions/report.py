@@ -9,7 +9,6 @@ import json
 import logging
 import uuid
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from reaper.case import Coverage
@@ -131,23 +130,16 @@ def log_event(level: int, event: str, **facts: Any) -> None:
     log.log(level, "%s", json.dumps({"event": event, **facts}, default=str))
 
 
-def write_note(store: RunStore, status: Status, because: str, now: datetime) -> None:
-    """Leave a note for the report of the run in that store. Raises CloudError."""
-    store.create(f"{FOLDER}{now.astimezone(UTC):%Y%m%dT%H%M%S%f}.json", json.dumps({"status": status, "because": because}))
-
-
 def with_notes(report: Report, store: RunStore) -> Report:
     """The report, with a row for each note. What can't be read of them is a row too: it mustn't cost the report."""
+    rows: list[Coverage] = []
     try:
-        rows = [_noted_row(name, store) for name in store.names(FOLDER)]
+        for name in store.names(FOLDER):
+            try:
+                note = json.loads(store.read(name) or "")
+                rows.append(own_row(RUNS, str(note["because"]), status=Status(note["status"])))
+            except (CloudError, ValueError, LookupError, TypeError) as error:
+                rows.append(own_row(RUNS, f"a note about this run can't be read: {error!r}", status=Status.FAILED))
     except CloudError as error:
         rows = [own_row(RUNS, f"notes about this run can't be read: {error}", status=Status.FAILED)]
     return replace(report, coverage=(*report.coverage, *rows))
-
-
-def _noted_row(name: str, store: RunStore) -> Coverage:
-    try:
-        note = json.loads(store.read(name) or "")
-        return own_row(RUNS, str(note["because"]), status=Status(note["status"]))
-    except (CloudError, ValueError, LookupError, TypeError) as error:
-        return own_row(RUNS, f"a note about this run can't be read: {error!r}", status=Status.FAILED)

@@ -25,7 +25,7 @@ import azure.functions as func
 
 from reaper import registry
 from reaper import settings as knobs
-from reaper.azure.functions.report import log_event, parse_object, published, write_note
+from reaper.azure.functions.report import FOLDER, log_event, parse_object, published
 from reaper.errors import CloudError, Reason, SettingsError
 from reaper.model import Mode, Status
 from reaper.settings import Settings
@@ -63,34 +63,32 @@ class CurrentRun:
 
 
 async def start(
-    client: df.DurableOrchestrationClient,
-    settings: Settings,
-    options: Mapping[str, Any],
-    now: datetime,
-    *,
-    scheduled: bool,
+    client: df.DurableOrchestrationClient, settings: Settings, options: Mapping[str, Any], now: datetime, *, scheduled: bool
 ) -> Started:
     """Start a run with these options, in the mode of the settings, unless one is under way. Raises CloudError if the engine can't be used."""
     run_id = uuid.uuid4().hex[:12]
     current = await current_run(client)
-    if current and current.is_under_way:
-        stuck = now - current.started_at > RUN_LIMIT and await _terminated(client)
-        if not stuck:
-            return await _skip(settings, current, run_id, now, scheduled=scheduled)
+    if current and current.is_under_way and now - current.started_at > RUN_LIMIT and await _terminated(client):
         because = f"run {current.run} was ended: it had been under way since {current.started_at:%Y-%m-%d %H:%M} UTC"
         log_event(logging.ERROR, "run ended", run=current.run, because=because)
         await _note(settings, run_id, Status.FAILED, because, now)
-    given = {"run": run_id, "options": {**options, "mode": settings.mode.value}, "scheduled": scheduled}
-    try:
-        with _sdk_errors_as_cloud_errors("start a run"):
-            await client.start_new(ORCHESTRATOR, INSTANCE, given)
-    except CloudError:
-        quicker = await current_run(client)
-        if quicker is None or not quicker.is_under_way or quicker.run == run_id:
-            raise
-        return await _skip(settings, quicker, run_id, now, scheduled=scheduled)
-    log_event(logging.INFO, "run started", run=run_id, attempt=run_id, scheduled=scheduled)
-    return run_id, None
+        current = None
+    if current is None or not current.is_under_way:
+        given = {"run": run_id, "options": {**options, "mode": settings.mode.value}, "scheduled": scheduled}
+        try:
+            with _sdk_errors_as_cloud_errors("start a run"):
+                await client.start_new(ORCHESTRATOR, INSTANCE, given)
+        except CloudError:
+            current = await current_run(client)  # another start may have been quicker
+            if current is None or not current.is_under_way or current.run == run_id:
+                raise
+        else:
+            log_event(logging.INFO, "run started", run=run_id, attempt=run_id, scheduled=scheduled)
+            return run_id, None
+    because = f"run {current.run} has been under way since {current.started_at:%Y-%m-%d %H:%M} UTC"
+    log_event(logging.WARNING, "start skipped", run=current.run, attempt=run_id, scheduled=scheduled, because=because)
+    await _note(settings, current.run, Status.PARTIAL, f"the start at {now:%Y-%m-%d %H:%M} UTC was skipped: {because}", now)
+    return current.run, because
 
 
 async def current_run(client: df.DurableOrchestrationClient) -> CurrentRun | None:
@@ -143,16 +141,15 @@ def answer_about(run_id: str, current: CurrentRun | None, store: RunStore, repor
 
     Raises CloudError.
     """
-    is_current = current is not None and current.run == run_id
-    if current is not None and is_current and current.is_under_way:
+    own = current if current and current.run == run_id else None
+    if own and own.is_under_way:
         return under_way(run_id)
     if result := published(store):
         return _report_answer(run_id, result, reports)
-    if current is not None and is_current and current.failed_because is None:
-        because = current.result.get("because") or "it has no report"
-        return _problem(409, run_id, f"the run was skipped: {because}")
-    if is_current or store.names():
-        because = (current.failed_because if current and is_current else None) or "it has no report"
+    if own and own.failed_because is None:
+        return _problem(409, run_id, f"the run was skipped: {own.result.get('because') or 'it has no report'}")
+    if own or store.names():
+        because = own.failed_because if own else "it has no report"
         return _problem(500, run_id, f"the run failed: {because}; the function app's log says why")
     return _problem(404, run_id, "there is no such run, or its results were deleted")
 
@@ -181,8 +178,10 @@ def call_settings(base: Settings, options: Mapping[str, Any]) -> Settings:
     return replace(knobs.require_durable_stores(settings), cloud="azure", kinds=kinds)
 
 
-def listing_settings(options: Mapping[str, Any]) -> Settings:
-    """The settings for the step that lists the targets of a run that was started with these options: the deployment may have changed since.
+def run_settings(options: Mapping[str, Any]) -> Settings:
+    """The settings for a step of a run that was started with these options: the deployment's as they are by now. Only the step that lists the targets
+    needs more of the options than the mode: places and kinds are those of the stored run. So a run can tell what it has done even if the deployment no
+    longer sweeps all its places.
 
     A mode that the deployment no longer has is lowered to the deployment's. Raises SettingsError.
     """
@@ -193,27 +192,11 @@ def listing_settings(options: Mapping[str, Any]) -> Settings:
     return call_settings(base, options)
 
 
-def later_settings(options: Mapping[str, Any]) -> Settings:
-    """The settings for a later step of that run: the deployment's as they are by now, in the mode of the run or a lower one.
-
-    Places and kinds are those of the stored run. So a run can tell what it has done even if the deployment no longer sweeps all its places.
-    Raises SettingsError.
-    """
-    return listing_settings({"mode": options.get("mode")})
-
-
 def deployment() -> str:
     """What this deployment is called in the run's lease: the app's resource ID, or else the name of its host."""
     return (
         os.environ.get("REAPER_DEPLOYMENT", "").strip() or os.environ.get("WEBSITE_HOSTNAME", "").strip() or "of an unnamed app"
     )
-
-
-async def _skip(settings: Settings, current: CurrentRun, attempt: str, now: datetime, *, scheduled: bool) -> Started:
-    because = f"run {current.run} has been under way since {current.started_at:%Y-%m-%d %H:%M} UTC"
-    log_event(logging.WARNING, "start skipped", run=current.run, attempt=attempt, scheduled=scheduled, because=because)
-    await _note(settings, current.run, Status.PARTIAL, f"the start at {now:%Y-%m-%d %H:%M} UTC was skipped: {because}", now)
-    return current.run, because
 
 
 async def _terminated(client: df.DurableOrchestrationClient) -> bool:
@@ -230,8 +213,9 @@ async def _terminated(client: df.DurableOrchestrationClient) -> bool:
 
 async def _note(settings: Settings, run_id: str, status: Status, because: str, now: datetime) -> None:
     """A note for the report of that run. The log has the same line, so a store that fails prevents no start."""
+    name, text = f"{FOLDER}{now.astimezone(UTC):%Y%m%dT%H%M%S%f}.json", json.dumps({"status": status, "because": because})
     try:
-        await asyncio.to_thread(write_note, open_run_store(settings.runs, run_id), status, because, now)
+        await asyncio.to_thread(open_run_store(settings.runs, run_id).create, name, text)
     except CloudError as error:
         log_event(logging.ERROR, "note not stored", run=run_id, error=str(error))
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from reaper.azure import computes, jobs, metrics, reader
+from reaper.azure import computes, metrics, reader
 from reaper.azure.computes import ComputeDetails
 from reaper.azure.metrics import MetricQuery, MetricResult, activity_reading, heartbeat_reading, stand_in_reading
 from reaper.azure.reader import Scaling, State, Table, kind_of, read_workspace_metrics
@@ -100,7 +100,7 @@ TABLE = Table(
     activity="Active Nodes above 0; an unfinished job or pipeline step on it; nodes running; allocation state Resizing",
     heartbeat="points of Total Nodes or Idle Nodes",
     without_proof="unknown; exempt if its minimum is 0 nodes. The waste is the price of the minimum nodes",
-    permissions=(*computes.PERMISSIONS, jobs.PERMISSION, metrics.PERMISSION),
+    permissions=(*computes.PERMISSIONS, computes.READ_JOBS, metrics.PERMISSION),
     discover=partial(computes.list_computes, TYPE, cluster),
     read_now=partial(computes.read_compute_now, TYPE, cluster),
     states=(
@@ -120,7 +120,7 @@ TABLE = Table(
         block(partial(is_any_unknown, (MINIMUM, MAXIMUM)), "its minimum or maximum node count is unknown"),
     ),
     signals=partial(read_workspace_metrics, NODES, readings),
-    closer_looks=(jobs.with_jobs,),
+    closer_looks=(computes.with_jobs,),
     saved=(SETTINGS,),
     undo_permissions=(WRITE,),
     actions={

@@ -11,9 +11,10 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from reaper.azure import computes, jobs, metrics, reader
+from reaper.azure import computes, metrics, reader
 from reaper.azure.computes import CHANGING_STATES, ComputeDetails
 from reaper.azure.metrics import MetricQuery, MetricResult, activity_reading, heartbeat_reading
 from reaper.azure.reader import Scaling, State, Table, each, kind_of, read_workspace_metrics, state_in, state_not_in
@@ -139,7 +140,7 @@ TABLE = Table(
     activity="Busy above 0; an unfinished job on it; state JobRunning",
     heartbeat="points of Busy",
     without_proof="likely by uptime since the last start and no job since, if Busy was never published; exempt if stopped",
-    permissions=(*computes.PERMISSIONS, jobs.PERMISSION, metrics.PERMISSION),
+    permissions=(*computes.PERMISSIONS, computes.READ_JOBS, metrics.PERMISSION),
     discover=partial(computes.list_computes, TYPE, instance),
     read_now=partial(computes.read_compute_now, TYPE, instance),
     states=(
@@ -154,7 +155,7 @@ TABLE = Table(
         status_rule("unknown", unsound_operation, "its last operation is {0}"),
     ),
     signals=partial(read_workspace_metrics, BUSY, readings),
-    closer_looks=(jobs.with_jobs, with_uptime),
+    closer_looks=(computes.with_jobs, with_uptime),
     saved=("state", SHUTDOWN),
     undo_permissions=(START, SET_SHUTDOWN),
     actions={
@@ -215,7 +216,7 @@ TABLE = Table(
             "its idle shutdown ({0}) is already on; if that doesn't stop it, `stop_by: stop` does",
             already_done=True,
         ),
-        block(lambda resource: resource.details.may_lack_settings, SHUTDOWN_UNKNOWN),
+        block(attrgetter("details.may_lack_settings"), SHUTDOWN_UNKNOWN),
     ),
     commands={StepName.STOP: partial(reader.command, "Stop it now", "az ml compute stop --name {name}" + reader.IN_WORKSPACE)},
     undo_command="az ml compute start --name {name}" + reader.IN_WORKSPACE,

@@ -11,13 +11,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from reaper.azure import deployments, metrics, reader, workspaces
 from reaper.azure.deployments import BROKEN_STATES, CHANGING_STATES, WRITE, WRITE_ENDPOINT, Deployment, DeploymentDetails
-from reaper.azure.metrics import MetricQuery, MetricSource, activity_reading, heartbeat_reading
+from reaper.azure.metrics import MetricQuery, activity_reading, heartbeat_reading
 from reaper.azure.reader import Deletion, Scaling, State, Table, each, kind_of, needs_closer_look, state_in, state_not_in
-from reaper.azure.requests import ArmChange, Json, inherited_tags, parse_time, read_tags, reading, region_key, valid_count
+from reaper.azure.requests import ArmChange, Json, reading, valid_count
 from reaper.errors import CloudError, Reason
 from reaper.evidence import first_read_from, is_recent, merge_heartbeats
 from reaper.kind import Command, block, by_status, is_decided, status_rule
@@ -28,50 +29,14 @@ if TYPE_CHECKING:
     from reaper.azure.session import CloudSession
 
 
-NAME = "azureml-online-deployment"
 TRAFFIC_QUERY = MetricQuery(
     namespace="Microsoft.MachineLearningServices/workspaces/onlineEndpoints/deployments",
     metrics=("RequestsPerMinute", "CpuUtilizationPercentage", "DeploymentCapacity"),
     aggregation="Average",
-    is_gone=deployments.is_gone,
+    described_by=deployments.deployment_request,  # Resource Graph goes on showing a deleted one for minutes
 )
 ON_KUBERNETES = "it runs on your own Kubernetes nodes, which Azure ML doesn't bill"
 ONE_DEPLOYMENT = "--name {deployments} --endpoint-name {onlineendpoints}" + reader.IN_WORKSPACE
-
-
-def read_now(cloud: CloudSession, resource: Resource) -> Resource:
-    """The deployment with its own, its endpoint's and its workspace's tags and settings, its traffic, siblings and autoscale as they are now."""
-    deployments.with_autoscale(cloud, resource)  # so that nothing is read after the deployment
-    deployment = deployments.read_deployment_now(cloud, resource.id, resource.details.workspace)
-    with reading(deployments.READ_DEPLOYMENTS, deployment.row["id"]):
-        fresh = deployment_resource(cloud, deployment)
-        own_details = deployments.with_digests(fresh.details, deployment.row, deployment.endpoint)
-    return deployments.with_autoscale(cloud, replace(fresh, id=resource.id, name=resource.name, details=own_details))
-
-
-def deployment_resource(cloud: CloudSession, deployment: Deployment) -> Resource:
-    """The deployment as a resource. Raises one of the reading errors if its shape is unexpected."""
-    row, endpoint, details = deployment.row, deployment.endpoint, deployments.details_of(deployment)
-    system, size, count = row.get("systemData") or {}, row["properties"].get("instanceType"), details.instances
-    parts = (BilledPart(component="Linux", instance=size, count=count),) if isinstance(size, str) and size and count else None
-    own_tags, endpoint_tags = read_tags(row.get("tags")), read_tags(endpoint.get("tags"))
-    return Resource(
-        kind=NAME,
-        id=row["id"],
-        name=f"{endpoint.get('name') or row['id'].split('/')[-3]}/{row['name']}",
-        target=cloud.target,
-        region=region_key(row.get("location") or deployment.workspace.region),
-        created=parse_time(system.get("createdAt")),
-        changed=parse_time(system.get("lastModifiedAt")),
-        status=deployments.status_text(details),
-        size=f"{size} x{count}" if size and count is not None else size or "",
-        parts=() if details.on_kubernetes or count == 0 else parts,
-        tags=inherited_tags(own_tags, endpoint_tags, deployment.workspace.tags),
-        people={"created by": str(system["createdBy"])} if system.get("createdBy") else {},
-        details=details,
-        # Resource Graph spells sizes differently from the source itself.
-        fingerprint=f"{count} x {str(size).upper()}",
-    )
 
 
 def with_readings(cloud: CloudSession, observations: Sequence[Observation], window: Window) -> list[Observation]:
@@ -98,8 +63,8 @@ def with_readings(cloud: CloudSession, observations: Sequence[Observation], wind
 
 
 def _with_readings(cloud: CloudSession, observations: Sequence[Observation], window: Window) -> Iterator[Observation]:
-    sources = [MetricSource(id=one.resource.id, region=one.resource.region) for one in observations]
-    results = metrics.fetch_metrics(cloud, sources, TRAFFIC_QUERY, window)
+    regions = {one.resource.id: one.resource.region for one in observations}
+    results = metrics.fetch_metrics(cloud, regions, TRAFFIC_QUERY, window)
     for one in observations:
         traffic, *alive = (results.result_of(one.resource.id, metric) for metric in TRAFFIC_QUERY.metrics)
         heartbeat = merge_heartbeats(*map(heartbeat_reading, TRAFFIC_QUERY.metrics[1:], alive))
@@ -122,7 +87,7 @@ def _as_it_is_now(current: Mapping[str, Json], cloud: CloudSession, observation:
         siblings = frozenset(listed.details.siblings)
         deployment = Deployment(row=row, endpoint=endpoint, workspace=listed.details.workspace, siblings=siblings)
         with reading(deployments.READ_DEPLOYMENTS, str(row.get("id"))):
-            fresh = replace(deployment_resource(cloud, deployment), id=listed.id, name=listed.name)
+            fresh = replace(deployments.deployment_resource(cloud, deployment), id=listed.id, name=listed.name)
     except CloudError as error:
         if error.operation == deployments.READ_DEPLOYMENTS and error.reason is Reason.GONE:
             return replace(observation, is_gone=True)
@@ -146,15 +111,10 @@ def state_without_instances(resource: Resource) -> str | None:
     return details.provisioning_state or "missing" if details.instances == 0 or is_empty else None
 
 
-def is_on_kubernetes(resource: Resource) -> bool:
-    """It runs on nodes of its owner's own."""
-    details: DeploymentDetails = resource.details
-    return details.on_kubernetes
-
-
+on_kubernetes = attrgetter("details.on_kubernetes")
 OWN, ENDPOINTS, SOUND = "provisioning_state", "endpoint_state", {"Succeeded", *BROKEN_STATES}
 STATES = (
-    status_rule("free", is_on_kubernetes, ON_KUBERNETES),
+    status_rule("free", on_kubernetes, ON_KUBERNETES),
     status_rule("free", partial(state_in, {"Deleting"}, OWN), "it is being deleted"),
     status_rule("changing", partial(state_in, CHANGING_STATES, OWN), "its state is {0}"),
     status_rule("free", state_without_instances, "its state is {0} and it has no instances, so it costs nothing"),
@@ -177,8 +137,7 @@ def parts_after(resource: Resource, action: StepName) -> tuple[BilledPart, ...] 
 
 def scaling_in(resource: Resource) -> str | None:
     """Its state while it is being scaled to one instance."""
-    details: DeploymentDetails = resource.details
-    return details.provisioning_state if details.provisioning_state in CHANGING_STATES and details.instances == 1 else None
+    return state_in(CHANGING_STATES, OWN, resource) if resource.details.instances == 1 else None
 
 
 def instances_left(resource: Resource) -> str | None:
@@ -196,8 +155,7 @@ def kept_by_its_own_scaling(resource: Resource) -> str | None:
 
 def is_traffic_unknown(resource: Resource) -> bool:
     """Its share of its endpoint's traffic, or of what is mirrored, can't be read."""
-    details: DeploymentDetails = resource.details
-    return None in (details.traffic_percent, details.mirrored_percent)
+    return None in (resource.details.traffic_percent, resource.details.mirrored_percent)
 
 
 def others_at_work(resource: Resource) -> str | None:
@@ -209,7 +167,7 @@ def others_at_work(resource: Resource) -> str | None:
 
 
 BLOCKS = (
-    block(is_on_kubernetes, ON_KUBERNETES),
+    block(on_kubernetes, ON_KUBERNETES),
     block(scaling_in, "its state is {0}", StepName.STOP, already_done=True),
     block(partial(state_in, {"Deleting"}, OWN), "its state is {0}", StepName.DELETE, already_done=True),
     block(partial(state_not_in, SOUND, OWN), "its state is {0}"),
@@ -217,15 +175,15 @@ BLOCKS = (
     block(lambda resource: resource.details.instances is None, "its instance count is unknown", StepName.STOP),
     block(instances_left, "it already has {0}, and Azure allows no fewer", StepName.STOP, already_done=True),
     block(kept_by_its_own_scaling, "{0}", StepName.STOP),
-    block(lambda resource: resource.details.autoscale_because, "{0}", StepName.STOP),
+    block(attrgetter("details.autoscale_because"), "{0}", StepName.STOP),
     block(is_traffic_unknown, "its share of its endpoint's traffic is unknown", StepName.DELETE),
     block(
         lambda resource: resource.details.endpoint_created is None,
         "its endpoint's creation time is unknown, so the endpoint couldn't be recognized later",
         StepName.DELETE,
     ),
-    block(lambda resource: resource.details.unclear_asset_because, "{0}", StepName.DELETE),
-    block(lambda resource: resource.details.mirrored_percent, "it gets {0}% of its endpoint's traffic mirrored", StepName.DELETE),
+    block(attrgetter("details.unclear_asset_because"), "{0}", StepName.DELETE),
+    block(attrgetter("details.mirrored_percent"), "it gets {0}% of its endpoint's traffic mirrored", StepName.DELETE),
     block(others_at_work, "{0}", StepName.DELETE),
 )
 """Those of every action, of the scale-in, and of the delete."""
@@ -252,15 +210,15 @@ def delete_line(resource: Resource) -> Command | None:
 
 
 TABLE = Table(
-    name=NAME,
+    name=deployments.NAME,
     title="Azure ML managed online deployment",
     docs="https://learn.microsoft.com/azure/machine-learning/concept-endpoints-online",
     activity="RequestsPerMinute (Average) above 0",
     heartbeat="points of CpuUtilizationPercentage or DeploymentCapacity",
     without_proof="unknown; exempt on Kubernetes, whose nodes Azure ML doesn't bill, and if it has no instances",
     permissions=(*deployments.PERMISSIONS, metrics.PERMISSION, deployments.READ_AUTOSCALE),
-    discover=partial(deployments.list_deployments, deployment_resource),
-    read_now=read_now,
+    discover=deployments.list_deployments,
+    read_now=deployments.read_now,
     states=STATES,
     blocks=BLOCKS,
     signals=with_readings,

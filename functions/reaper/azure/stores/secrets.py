@@ -10,7 +10,7 @@ from azure.core.exceptions import AzureError
 from azure.core.pipeline.policies import BearerTokenCredentialPolicy, UserAgentPolicy
 from azure.core.rest import HttpRequest, HttpResponse
 
-from reaper.azure.clients import ShortRetryPolicy, new_credential
+from reaper.azure.session import ShortRetryPolicy, new_credential
 from reaper.azure.stores import trusted_hosts
 from reaper.errors import CloudError, Reason
 from reaper.urls import split_address

@@ -16,19 +16,22 @@ from __future__ import annotations
 import re
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from functools import partial
 from hashlib import sha256
 from itertools import accumulate, islice
-from string import ascii_letters, digits
 from typing import Any
+from urllib.parse import quote, unquote
 
 from azure.core import MatchConditions
 from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError
 from azure.core.pipeline import PipelineResponse
 from azure.data.tables import TableClient, TableEntity, UpdateMode
 
+from reaper.azure.requests import first_line
+from reaper.azure.session import new_credential
 from reaper.azure.stores import trusted_hosts
 from reaper.errors import CloudError, Reason, SettingsError
 from reaper.ledger.rows import (
@@ -57,7 +60,6 @@ MAX_LEASE_RACES = 8
 """How often a lease is tried again if it was written in between: perhaps by another activity of the same run, which has it too."""
 MAX_KEY_CHARS = 400
 """The length of an encoded string; longer ones end in a hash."""
-PLAIN_CHARS = frozenset(ascii_letters + digits + "-_.@:+~")
 MAX_PROPERTY_CHARS = 15_000
 """The length of each property that has a part of a named row's value."""
 OWN_PROPERTIES = frozenset({"PartitionKey", "RowKey", "touched", "version", "writer"})
@@ -85,12 +87,13 @@ class TableStore:
         for key in keys:
             partition, name = entity_key(key)
             by_partition[partition][name] = key
-        return {
-            wanted[entity["RowKey"]]: _row_of(wanted[entity["RowKey"]], entity)
-            for partition, wanted in by_partition.items()
-            for entity in self._partition_entities(partition, wanted)
-            if entity["RowKey"] in wanted
-        }
+        rows: dict[Key, Row] = {}
+        for partition, wanted in by_partition.items():
+            found: Iterable[TableEntity | None] = (self._get(partition, name) for name in sorted(wanted))
+            if len(wanted) > MAX_SINGLE_READS:
+                found = self._query(RANGE, partition=partition, first=min(wanted), last=max(wanted))
+            rows |= {one: _row_of(one, entity) for entity in found if entity and (one := wanted.get(entity["RowKey"]))}
+        return rows
 
     def query(
         self, category: Category, place: str, first: str = FIRST_NAME, last: str = LAST_NAME, limit: int | None = None
@@ -105,7 +108,13 @@ class TableStore:
             with self._sdk_errors_as_cloud_errors("write"):
                 self._client.upsert_entity(_entity_of(key, columns, touched, None), mode=UpdateMode.REPLACE)
             return True
-        return self._write(key, columns, touched, condition)
+        for _ in range(MAX_LEASE_RACES if isinstance(condition, FreeFor) else 1):
+            stored = self._get(*entity_key(key))
+            if not is_met(condition, _row_of(key, stored) if stored else None):
+                return False
+            if self._swap(stored, _entity_of(key, columns, touched, condition)):
+                return True
+        return False
 
     def delete(self, key: Key, having: Having | None = None) -> None:
         entity = self._get(*entity_key(key))
@@ -150,29 +159,6 @@ class TableStore:
     def _compare_clocks(self, reply: PipelineResponse[Any, Any]) -> None:
         self.clock_skew = clock_skew(reply.http_response.headers.get("Date"))
 
-    def _partition_entities(self, partition: str, names: Collection[str]) -> Iterator[TableEntity]:
-        """The entities of these names, perhaps with others between them."""
-        if len(names) > MAX_SINGLE_READS:
-            yield from self._query(RANGE, partition=partition, first=min(names), last=max(names))
-            return
-        yield from (entity for name in sorted(names) if (entity := self._get(partition, name)))
-
-    def _write(
-        self,
-        key: Key,
-        columns: Mapping[str, str],
-        touched: str,
-        condition: Condition,
-    ) -> bool:
-        for _ in range(MAX_LEASE_RACES if isinstance(condition, FreeFor) else 1):
-            stored = self._get(*entity_key(key))
-            row = _row_of(key, stored) if stored else None
-            if not is_met(condition, row):
-                return False
-            if self._swap(stored, _entity_of(key, columns, touched, condition)):
-                return True
-        return False
-
     def _swap(self, stored: TableEntity | None, entity: dict[str, Any]) -> bool:
         """Whether the entity is stored now. If the reply to the write was lost, the entity already has our own `writer`."""
         try:
@@ -185,11 +171,8 @@ class TableStore:
 
     def _is_replaced(self, stored: TableEntity | None, entity: dict[str, Any]) -> bool:
         """Replace `stored` (None: no entity) if it hasn't changed. Returns False if another writer came first."""
-        if stored is None:
-            return self._is_written("write", lambda: self._client.create_entity(entity), was_there=False)
-        return self._is_written(
-            "write", lambda: self._client.update_entity(entity, mode=UpdateMode.REPLACE, **_if_unchanged(stored)), was_there=True
-        )
+        update = partial(self._client.update_entity, entity, mode=UpdateMode.REPLACE)
+        return self._is_written("write", partial(self._client.create_entity, entity) if stored is None else update, stored)
 
     def _is_own_write(self, entity: Entity) -> bool:
         stored = self._get(entity["PartitionKey"], entity["RowKey"])
@@ -197,15 +180,16 @@ class TableStore:
 
     def _delete(self, stored: TableEntity) -> bool:
         """Delete `stored` if it hasn't changed. Returns False if another writer came first."""
-        return self._is_written("delete", lambda: self._client.delete_entity(stored, **_if_unchanged(stored)), was_there=True)
+        return self._is_written("delete", partial(self._client.delete_entity, stored), stored)
 
-    def _is_written(self, permission: str, write: Callable[[], Any], *, was_there: bool) -> bool:
-        """Whether the write's condition was met. `was_there`: the entity may be deleted by now, which is a lost race, too."""
+    def _is_written(self, permission: str, write: Callable[..., object], stored: TableEntity | None) -> bool:
+        """Make the write. Returns False if `stored` (None: no entity) changed, or was deleted, since it was read."""
+        unchanged = {"etag": stored.metadata["etag"], "match_condition": MatchConditions.IfNotModified} if stored else {}
         with self._sdk_errors_as_cloud_errors(permission):
             try:
-                write()
+                write(**unchanged)
             except HttpResponseError as error:
-                is_gone = was_there and error.status_code == 404 and not _is_table_missing(error)
+                is_gone = stored is not None and error.status_code == 404 and not _is_table_missing(error)
                 if error.status_code in {409, 412} or is_gone:
                     return False
                 raise
@@ -229,7 +213,7 @@ class TableStore:
                 raise SettingsError(f"REAPER_LEDGER={self._address}: no such table") from error
             raise _error_from_reply(f"{PERMISSION}/{permission}", error) from error
         except AzureError as error:
-            raise CloudError(Reason.UNREACHABLE, f"{PERMISSION}/{permission}", _first_line(error)) from error
+            raise CloudError(Reason.UNREACHABLE, f"{PERMISSION}/{permission}", first_line(error)) from error
 
 
 def open_store(address: str, environ: Mapping[str, str], *, read_only: bool = False) -> TableStore:
@@ -240,20 +224,17 @@ def open_store(address: str, environ: Mapping[str, str], *, read_only: bool = Fa
     """
     parts = re.fullmatch(r"([a-z0-9]{3,24}(?:\.[a-z0-9.-]+)?)/([A-Za-z][A-Za-z0-9]{2,62})", address)
     if not parts:
-        raise SettingsError(
-            f"REAPER_LEDGER=table://{address}: expected table://account/table, with only letters and digits in the name of the table"
-        )
+        expected = "expected table://account/table, with only letters and digits in the name of the table"
+        raise SettingsError(f"REAPER_LEDGER=table://{address}: {expected}")
     account, name = parts.groups()
     if connection_string := environ.get("AZURE_STORAGE_CONNECTION_STRING"):
         try:
             client = TableClient.from_connection_string(connection_string, name, **CLIENT_OPTIONS)
         except ValueError as error:
-            raise SettingsError(f"AZURE_STORAGE_CONNECTION_STRING can't be used: {_first_line(error)}") from error
+            raise SettingsError(f"AZURE_STORAGE_CONNECTION_STRING can't be used: {first_line(error)}") from error
         if client.account_name == account.partition(".")[0]:
             return TableStore(client, f"table://{address}")
         client.close()
-    from reaper.azure.clients import new_credential  # which loads the SDK's other clients
-
     host = account if "." in account else f"{account}.{PUBLIC_SUFFIX}"
     if because := trusted_hosts.refused_because(f"https://{host}", "table"):
         raise SettingsError(f"REAPER_LEDGER=table://{address}: {because}")
@@ -269,26 +250,19 @@ def entity_key(key: Key) -> tuple[str, str]:
 def encode_key(text: str) -> str:
     """The string as a key: a slash becomes |, any other character that isn't plain becomes its UTF-8 bytes as =XX. Different strings have
     different keys: one that is too long ends in its hash."""
-    chars = [_encode_char(char) for char in text]
-    if sum(map(len, chars)) <= MAX_KEY_CHARS:
-        return "".join(chars)
-    kept = sum(1 for length in accumulate(map(len, chars)) if length <= MAX_KEY_CHARS - 65)
-    return f"{''.join(chars[:kept])}~{sha256(text.encode()).hexdigest()}"
+    if len(key := _encoded(text)) <= MAX_KEY_CHARS:
+        return key
+    kept = sum(1 for length in accumulate(len(_encoded(char)) for char in text) if length <= MAX_KEY_CHARS - 65)
+    return f"{_encoded(text[:kept])}~{sha256(text.encode()).hexdigest()}"
 
 
 def decode_key(key: str) -> str:
     """The inverse of `encode_key`, as far as the key wasn't shortened. The same key is made of it again in any case."""
-    return re.sub(
-        r"(?:=[0-9A-F]{2})+",
-        lambda match: bytes.fromhex(match[0].replace("=", "")).decode(errors="replace"),
-        key.replace("|", "/"),
-    )
+    return unquote(key.replace("=", "%").replace("|", "/"))
 
 
-def _encode_char(char: str) -> str:
-    if char in PLAIN_CHARS:
-        return char
-    return "|" if char == "/" else "".join(f"={byte:02X}" for byte in char.encode())
+def _encoded(text: str) -> str:
+    return quote(text, safe="@:+/").replace("%", "=").replace("/", "|")
 
 
 def _entity_of(key: Key, columns: Mapping[str, Any], touched: str, condition: Condition | None) -> dict[str, Any]:
@@ -299,15 +273,14 @@ def _entity_of(key: Key, columns: Mapping[str, Any], touched: str, condition: Co
         entity["writer"] = uuid.uuid4().hex
     if isinstance(condition, AtVersion):
         entity["version"] = condition.version + 1
-    return entity | {part: text for column, value in columns.items() for part, text in _parts_of(column, value).items()}
-
-
-def _parts_of(column: str, value: Any) -> dict[str, Any]:
-    """The values of named rows may be longer than a property: `v_name` becomes `v_name_0`, `v_name_1` and so on."""
-    if not column.startswith(VALUE_PREFIX) or value is None:
-        return {column: value}
-    places = range(0, max(len(value), 1), MAX_PROPERTY_CHARS)
-    return {f"{column}_{number}": value[at : at + MAX_PROPERTY_CHARS] for number, at in enumerate(places)}
+    for column, value in columns.items():
+        if not column.startswith(VALUE_PREFIX) or value is None:
+            entity[column] = value
+            continue
+        # The values of named rows may be longer than a property: `v_name` becomes `v_name_0`, `v_name_1` and so on.
+        for number, at in enumerate(range(0, max(len(value), 1), MAX_PROPERTY_CHARS)):
+            entity[f"{column}_{number}"] = value[at : at + MAX_PROPERTY_CHARS]
+    return entity
 
 
 def _row_of(key: Key, entity: Entity) -> Row:
@@ -327,17 +300,13 @@ def _row_of(key: Key, entity: Entity) -> Row:
     return Row(key=key, columns=columns, version=entity.get("version"), touched=touched if isinstance(touched, str) else "")
 
 
-def _if_unchanged(stored: TableEntity) -> dict[str, Any]:
-    return {"etag": stored.metadata["etag"], "match_condition": MatchConditions.IfNotModified}
-
-
 def _error_from_reply(permission: str, error: HttpResponseError) -> CloudError:
     code = _error_code(error)
     if isinstance(error, ClientAuthenticationError) or error.status_code in {401, 403}:
-        return CloudError(Reason.DENIED, permission, _first_line(error), code=code, missing=permission)
+        return CloudError(Reason.DENIED, permission, first_line(error), code=code, missing=permission)
     if error.status_code in {429, 503}:
         return CloudError(Reason.THROTTLED, permission, f"still throttled after all retries ({code})", code=code)
-    return CloudError(Reason.REFUSED, permission, f"{code}: {_first_line(error)}", code=code)
+    return CloudError(Reason.REFUSED, permission, f"{code}: {first_line(error)}", code=code)
 
 
 def _is_table_missing(error: HttpResponseError) -> bool:
@@ -349,7 +318,3 @@ def _error_code(error: HttpResponseError) -> str:
     code = getattr(error, "error_code", None)
     quoted = re.search(r"ErrorCode:(\w+)", str(error.message))
     return str(getattr(code, "value", code) or (quoted[1] if quoted else error.status_code or "no reply"))
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0][:300] if str(error) else type(error).__name__

@@ -6,7 +6,6 @@ https://learn.microsoft.com/azure/storage/blobs/assign-azure-role-data-access
 
 from __future__ import annotations
 
-import builtins
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -24,20 +23,16 @@ from azure.core.exceptions import (
 )
 from azure.storage.blob import BlobClient, BlobServiceClient, ContentSettings
 
-from reaper.azure.clients import RETRY_COUNTS, TIMEOUTS, new_credential
 from reaper.azure.requests import first_line
+from reaper.azure.session import RETRY_COUNTS, TIMEOUTS, new_credential
 from reaper.azure.stores import trusted_hosts
 from reaper.errors import CloudError, Reason, SettingsError
 from reaper.urls import split_address
 
 LOCAL_HOST = re.compile(r"localhost|[\d.]+|\[.*\]")
 """Hosts with the account as the first part of the path, as in Azurite, and not of the name."""
-BLOB_RETRY_OPTIONS: dict[str, Any] = {
-    "retry_total": RETRY_COUNTS["retry_total"],
-    "initial_backoff": 1,
-    "increment_base": 2,
-    "random_jitter_range": 1,
-}
+RETRY_TOTAL = RETRY_COUNTS["retry_total"]
+RETRIES: dict[str, Any] = {"retry_total": RETRY_TOTAL, "initial_backoff": 1, "increment_base": 2, "random_jitter_range": 1}
 """The SDK's own waits begin at 15 seconds and triple."""
 JSON_TEXT = ContentSettings(content_type="application/json; charset=utf-8")
 BLOBS = "Microsoft.Storage/storageAccounts/blobServices/containers/blobs"
@@ -53,9 +48,8 @@ def read_bytes(uri: str, most: int) -> bytes:
     try:
         account, container, name = _split_address(uri)
         if not name:
-            raise SettingsError(
-                f"{without_signature(uri)!r} names no blob: expected https://account.blob.core.windows.net/container/name"
-            )
+            expected = "expected https://account.blob.core.windows.net/container/name"
+            raise SettingsError(f"{without_signature(uri)!r} names no blob: {expected}")
         # Not by an explicit range, which Azure refuses for an empty blob. The SDK's first request is for this many bytes.
         with _blob_service(account, uri, max_single_get_size=most) as service:
             return bytes(service.get_blob_client(container, name).download_blob().read(most))
@@ -69,9 +63,8 @@ def write_report(place: str, run_id: str, started_at: datetime, text: str) -> st
         with _blob(place, f"{started_at:%Y/%m/%d}/{run_id}.json") as (address, blob), suppress(ResourceExistsError):
             blob.upload_blob(text.encode(), content_settings=ContentSettings(content_type="application/json"))
     except (AzureError, ValueError) as error:
-        raise SettingsError(
-            f"REAPER_REPORTS={without_signature(place)}: the report can't be stored: {first_line(error, None)}"
-        ) from error
+        text = f"REAPER_REPORTS={without_signature(place)}: the report can't be stored: {first_line(error, None)}"
+        raise SettingsError(text) from error
     return unquote(address)
 
 
@@ -110,7 +103,7 @@ def read_text(address: str) -> str:
             return service.get_blob_client(container, unquote(name)).download_blob().readall().decode()
 
 
-def list_texts(place: str) -> builtins.list[str]:
+def list_texts(place: str) -> list[str]:
     """The addresses of all texts under `place`, sorted; one that lacks its last name is an error, not everything. Raises CloudError."""
     with _sdk_errors_as_cloud_errors(READ, place):
         if place.strip().endswith("/") or "?" in place or "#" in place:
@@ -136,29 +129,21 @@ def _sdk_errors_as_cloud_errors(operation: str, where: str) -> Iterator[None]:
     """Turns the SDK's errors into CloudError, with the address and Azure's message."""
     try:
         yield
-    except AzureError as error:
-        reason = _reason_of(error)
-        missing = operation if reason is Reason.DENIED else None
-        code = str(getattr(error, "error_code", None) or "")
-        raise CloudError(
-            reason, operation, f"{without_signature(where)}: {first_line(error, None)}", code=code, missing=missing
-        ) from error
-    except (ValueError, SettingsError) as error:
-        raise CloudError(Reason.UNREADABLE, operation, f"{without_signature(where)}: {first_line(error, None)}") from error
+    except (AzureError, ValueError, SettingsError) as error:
+        reason, text = _reason_of(error), f"{without_signature(where)}: {first_line(error, None)}"
+        missing, code = operation if reason is Reason.DENIED else None, str(getattr(error, "error_code", None) or "")
+        raise CloudError(reason, operation, text, code=code, missing=missing) from error
 
 
-def _reason_of(error: AzureError) -> Reason:
+def _reason_of(error: Exception) -> Reason:
     status = error.status_code if isinstance(error, HttpResponseError) else None
-    if status in (401, 403):
-        return Reason.DENIED
-    if status == 404:
-        return Reason.GONE
+    if isinstance(error, (ServiceRequestError, ServiceResponseError)):
+        return Reason.UNREACHABLE
+    if status is None and not isinstance(error, ClientAuthenticationError):
+        return Reason.UNREADABLE
     if status == 429 or (status == 503 and "busy" in str(error).lower()):
         return Reason.THROTTLED
-    if status is None and not isinstance(error, ClientAuthenticationError):
-        unreachable = isinstance(error, (ServiceRequestError, ServiceResponseError))
-        return Reason.UNREACHABLE if unreachable else Reason.UNREADABLE
-    return Reason.REFUSED
+    return {401: Reason.DENIED, 403: Reason.DENIED, 404: Reason.GONE}.get(status or 0, Reason.REFUSED)
 
 
 def without_signature(uri: str) -> str:
@@ -170,10 +155,10 @@ def _blob_service(account: str, uri: str, **more: Any) -> BlobServiceClient:
     """Raises SettingsError if the reaper's own identity would be shown to a host that isn't Azure's."""
     signature = split_address(uri).query
     if "sig=" in signature:
-        return BlobServiceClient(f"{account}?{signature}", **TIMEOUTS, **BLOB_RETRY_OPTIONS, **more)
+        return BlobServiceClient(f"{account}?{signature}", **TIMEOUTS, **RETRIES, **more)
     if because := trusted_hosts.refused_because(account, "blob"):
         raise SettingsError(because)
-    return BlobServiceClient(account, credential=new_credential(), **TIMEOUTS, **BLOB_RETRY_OPTIONS, **more)
+    return BlobServiceClient(account, credential=new_credential(), **TIMEOUTS, **RETRIES, **more)
 
 
 def _split_address(uri: str) -> tuple[str, str, str]:
@@ -183,7 +168,6 @@ def _split_address(uri: str) -> tuple[str, str, str]:
     owner = path[:1] if LOCAL_HOST.fullmatch(parts.hostname or "") else []
     path = path[len(owner) :]
     if parts.scheme != "https" or not parts.hostname or not path:
-        raise SettingsError(
-            f"{without_signature(uri)!r} is not an address such as https://account.blob.core.windows.net/container"
-        )
+        expected = "an address such as https://account.blob.core.windows.net/container"
+        raise SettingsError(f"{without_signature(uri)!r} is not {expected}")
     return "/".join([f"https://{parts.netloc}", *owner]), path[0], "/".join(path[1:])

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import os
 import re
-from ipaddress import ip_address
 from urllib.parse import SplitResult
 
-from reaper.azure.clients import BATCH_HOSTS
+from reaper.azure.session import BATCH_HOSTS
 from reaper.text import shorten
 from reaper.urls import is_loopback, split_address
 
@@ -27,7 +26,8 @@ GOVERNMENT = "https://management.usgovcloudapi.net"
 GOVERNMENT_MAIL = "communication.azure.us"
 """The domain of Communication Services in Azure Government, which counts only there. No page of the vendor seems to name it."""
 COSMOS_SUFFIX = "table.cosmos.azure.com"
-_HOST = re.compile(r"(?:[a-z0-9](?:[a-z0-9-]*[a-z0-9])?\.)+[a-z0-9-]+\.?(?::443)?", re.IGNORECASE)
+_HOST = re.compile(r"(?:[a-z0-9](?:[a-z0-9-]*[a-z0-9])?\.)+(?=[0-9-]*[a-z])[a-z0-9-]+\.?(?::443)?", re.IGNORECASE)
+"""A name, and no IP address."""
 _PLAIN_NETLOC = re.compile(r"(?:[\w.]+|\[[0-9a-f:]+\])(?::\d+)?", re.IGNORECASE)
 """Host and port, and nothing else."""
 ALTERNATIVES = {
@@ -46,7 +46,7 @@ def azure_suffix(address: str, service: str) -> str | None:
     parts, arm = split_address(address), _arm_endpoint()
     if parts.scheme != "https":
         return None
-    if _HOST.fullmatch(parts.netloc) and not _is_ip_address(parts.hostname):
+    if _HOST.fullmatch(parts.netloc):
         host = (parts.hostname or "").lower().removesuffix(".")
         return next((end for end in (*SUFFIXES[service], *_sovereign_suffixes(arm, service)) if host.endswith(f".{end}")), None)
     return parts.netloc if _is_loopback_netloc(parts) and is_loopback(split_address(arm).hostname) else None
@@ -89,10 +89,3 @@ def _sovereign_suffixes(arm: str, service: str) -> tuple[str, ...]:
         return (GOVERNMENT_MAIL,) if arm.rstrip("/") == GOVERNMENT and service == "communication" else ()
     head, _, domain = (split_address(arm).hostname or "").partition(".")
     return (f"{service}.{domain}", f"{service}.core.{domain}") if head == "management" and "." in domain else ()
-
-
-def _is_ip_address(host: str | None) -> bool:
-    try:
-        return bool(ip_address(host or ""))
-    except ValueError:
-        return False

@@ -1,5 +1,10 @@
-"""The function app: a timer for the schedule, and HTTP routes for manual sweeps. Each start begins a run of the orchestration, which goes on
-after the call has returned.
+"""The function app: a timer for the schedule, HTTP routes for manual sweeps, and the activities of a run. Each start begins a run of the
+orchestration, which goes on after the call has returned.
+
+Each activity calls one phase of the workflow, with a deadline of its own below the host's (`functionTimeout` in host.json). It returns what happened
+and never raises, with two exceptions that must fail the whole run: what can't be listed, decided or concluded. A worker that restarts repeats what it
+was doing, perhaps while it still goes on elsewhere; the phases are made for that. Failures that pass are retried here and not by the engine, whose
+retries know no back-off. Activities take and return JSON: Microsoft's worker accepts no generic types, such as dict[str, object], in their signatures.
 
 A manual call has the command line's options as JSON keys, all optional: {"mode": "audit", "kinds": [...], "subscriptions": [...]}.
 Its answer, 202, has the address to ask: that answers 202 until the run has finished, and then the report. Azure's front end would hang up on a
@@ -14,25 +19,38 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Mapping
-from datetime import UTC, datetime
-from functools import cache
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from functools import cache, partial
 from ipaddress import ip_address
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import azure.durable_functions as df
 import azure.functions as func
 
 from reaper import settings as knobs
-from reaper.azure.functions import activities, starting
-from reaper.azure.functions.orchestration import orchestrate
-from reaper.azure.functions.report import log_event
+from reaper.azure.functions import orchestration, starting
+from reaper.azure.functions import report as run_report
+from reaper.azure.functions.orchestration import Call
 from reaper.azure.functions.starting import call_settings, json_response, parse_body
-from reaper.errors import ReaperError, SettingsError
+from reaper.errors import CloudError, ConcludeTakenOver, ReaperError, Reason, SettingsError
+from reaper.settings import Settings
 from reaper.snooze import handler
 from reaper.snooze.request import PAGE_PATH, Reply, Request
 from reaper.workflow.store import open_run_store
 
+if TYPE_CHECKING:
+    from reaper.workflow.stored_run import EngineState, WorkflowContext
+
+ACTIVITY_LIMIT = timedelta(minutes=20)
+"""The time that an activity takes at most: less than `functionTimeout`, at which the host would end the whole worker."""
+PAUSES_S = (2.0, 10.0)
+"""Seconds before each retry."""
+HOLDER = "durable"
+"""How the holder of a run's lease begins, if it is a run of this app: only one of them runs at a time."""
+T = TypeVar("T")
 USAGE = (
     'send a POST request to sweep, optionally with a JSON object such as {"kinds": [...], "subscriptions": [...]}; '
     "a GET request to sweep/RUN answers about a run"
@@ -42,14 +60,114 @@ logging.getLogger("reaper").setLevel(logging.INFO)
 logging.getLogger("azure").setLevel(logging.WARNING)
 """The SDKs would log every request."""
 blueprint = func.Blueprint()  # type: ignore[no-untyped-call]
-log = logging.getLogger(__name__)
+log, progress = logging.getLogger(__name__), logging.getLogger("reaper")
 EVENT = "keep-link"
 """How the log's line begins. infra/modules/alerts.bicep looks for it."""
 
 
 @app.orchestration_trigger(context_name="context", orchestration=starting.ORCHESTRATOR)
 def sweep_run(context: df.DurableOrchestrationContext) -> Any:
-    return (yield from orchestrate(context))
+    return (yield from orchestration.orchestrate(context))
+
+
+@app.activity_trigger(input_name="call", activity=orchestration.LIST_TARGETS)
+def list_targets(call: Any) -> Any:
+    """List what to sweep. Raises ReaperError if nothing can be swept."""
+    context = _context(call, starting.run_settings(call["options"]))
+    own = f"{HOLDER} {starting.deployment()} "
+    # The engine runs one instance at a time, so an earlier run of this app that still has the lease has ended without giving it back.
+    listed = _retried(
+        lambda: _phases().list_targets(context, call["run"], own + call["run"], lambda holder: not holder.startswith(own))
+    )
+    if listed["status"] != "listed":
+        attempt = {"run": call["run"], "attempt": call["run"], "scheduled": call["scheduled"]}
+        run_report.log_event(logging.WARNING, "start skipped", **attempt, because=listed["because"])
+    return listed
+
+
+@app.activity_trigger(input_name="call", activity=orchestration.OBSERVE_ITEM)
+def observe_item(call: Any) -> Any:
+    return _item_result(call, _phases().observe_item)
+
+
+@app.activity_trigger(input_name="call", activity=orchestration.DECIDE_RUN)
+def decide_run(call: Any) -> Any:
+    """Decide the whole run. Raises ReaperError if that fails."""
+    context, engine = _under_way(call)
+    return _retried(lambda: _phases().decide_run(context, engine, _failures(call)))
+
+
+@app.activity_trigger(input_name="call", activity=orchestration.ACT_ON_ITEM)
+def act_on_item(call: Any) -> Any:
+    return _item_result(call, _phases().act_on_item)
+
+
+@app.activity_trigger(input_name="call", activity=orchestration.CONCLUDE_RUN)
+def conclude_run(call: Any) -> Any:
+    """Conclude the run, store its report and send what is left to send. Raises ReaperError if there is no report."""
+    context, engine = _under_way(call)
+    try:
+        report = _retried(lambda: _phases().conclude_run(context, engine, _failures(call)))
+    except ConcludeTakenOver:
+        if result := run_report.wait_for_result(context):
+            return result
+        raise
+    return run_report.publish(run_report.with_notes(report, context.store), context, scheduled=bool(call["scheduled"]))
+
+
+def _phases() -> ModuleType:
+    """They import pydantic: at the top it would slow every cold start, that of the HTTP routes too."""
+    from reaper.workflow import phases
+
+    return phases
+
+
+def _item_result(call: Call, phase: Callable[[WorkflowContext, EngineState, int], dict[str, Any]]) -> dict[str, Any]:
+    try:
+        context, engine = _under_way(call)
+        return _retried(lambda: phase(context, engine, int(call["item"])))
+    except ReaperError as error:
+        run_report.log_event(logging.ERROR, "activity failed", run=call["run"], item=call["item"], error=str(error))
+        return {"item": call["item"], "failed": str(error)[:1000]}
+
+
+def _context(call: Call, settings: Settings) -> WorkflowContext:
+    """The context of an activity that begins now. Raises SettingsError."""
+    from reaper.workflow.stored_run import WorkflowContext
+
+    return WorkflowContext(
+        settings=settings,
+        store=open_run_store(settings.runs, call["run"]),
+        clock=partial(datetime.now, UTC),
+        deadline=datetime.now(UTC) + ACTIVITY_LIMIT,
+        progress=progress.info,
+    )
+
+
+def _under_way(call: Call) -> tuple[WorkflowContext, EngineState]:
+    """The context of a later activity, and what the orchestration carries to it. Where it carries nothing, no stored run agrees with it."""
+    from reaper.workflow.stored_run import EngineState
+
+    carried = {name: str(call.get(name, "")) for name in orchestration.CARRIED}
+    settings = starting.run_settings({"mode": call["options"].get("mode")})
+    return _context(call, settings), EngineState(run=call["run"], **carried)
+
+
+def _failures(call: Call) -> dict[int, str]:
+    return {int(item): str(because) for item, because in call["failures"].items()}
+
+
+def _retried(step: Callable[[], T]) -> T:
+    """The result of the step, which is tried again after a failure that may pass. Raises its last ReaperError."""
+    for seconds in PAUSES_S:
+        try:
+            return step()
+        except CloudError as error:
+            if error.reason is Reason.DENIED:
+                raise
+            progress.warning("tried again in %s s: %s", seconds, error)
+            time.sleep(seconds)
+    return step()
 
 
 @app.timer_trigger(arg_name="timer", schedule="%REAPER_SCHEDULE%", run_on_startup=False, use_monitor=True)
@@ -57,7 +175,7 @@ def sweep_run(context: df.DurableOrchestrationContext) -> Any:
 async def sweep_on_schedule(timer: func.TimerRequest, client: df.DurableOrchestrationClient) -> None:
     """Start a run. Raises ReaperError if the settings are wrong, so that the alert fires."""
     if timer.past_due:
-        log_event(logging.WARNING, "late", because="the host wasn't running when this run was due")
+        run_report.log_event(logging.WARNING, "late", because="the host wasn't running when this run was due")
     now = datetime.now(UTC)
     await starting.start(client, call_settings(knobs.from_env(os.environ), {}), {}, now, scheduled=True)
     await starting.purge_history(client, now)
@@ -152,7 +270,7 @@ def build_response(reply: Reply) -> func.HttpResponse:
 
 
 def _failed(error: ReaperError) -> func.HttpResponse:
-    log_event(logging.ERROR, "failed", error=str(error))
+    run_report.log_event(logging.ERROR, "failed", error=str(error))
     return json_response(500, {"error": str(error)})
 
 
@@ -161,5 +279,4 @@ def _snooze_handler() -> handler.SnoozeHandler:
     return handler.open_handler(os.environ)
 
 
-app.register_functions(activities.blueprint)
 register_route(app, os.environ)
