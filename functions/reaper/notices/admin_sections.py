@@ -1,11 +1,11 @@
 """The sections of the admins' mails: decisions to make, what was done, what comes, what it costs, and what is idle. Pure.
 
-A section is None if there is nothing in it.
+A section without rows is not shown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from reaper.finding import Actions, Finding, Report
@@ -13,28 +13,29 @@ from reaper.limits.caps import RELEASE_ALL
 from reaper.model import Mode, Result
 from reaper.notices.blocks import LISTS, OVERVIEW, Line, Look, Row, Section
 from reaper.notices.forecast import NoticeContext
-from reaper.notices.item import SAVING, Item, has_cost, item_row, kind_title, notice_item, rate_text, with_settings
+from reaper.notices.item import SAVING, about, has_cost, item_row, kind_title, notice_item, rate_text, with_settings
 from reaper.notices.owner_notice import notice_address
 from reaper.report import summary
 from reaper.report.coming import coming_actions, coming_sentence
 from reaper.report.coverage_map import coverage_gaps
 from reaper.text import count_noun, format_day, tidy_line, with_local_times
 
-WriteRow = Callable[[Item, str], Row]
-"""A row from the item and the reason for its step or outcome."""
 MAX_ROWS, MAX_NEW_ROWS, MAX_GROUPS, MAX_COMING = 10, 6, 6, 20
 """Resources and lines of a section, newly idle ones, groups with a line of their own, and coming actions."""
 MAX_ACCOUNTS = 20
 """The most accounts that the command for a release names; above that it releases all."""
 
 
-def lines_section(title: str, texts: Sequence[str], more: int = 0, note: str = "") -> Section | None:
+RATE, WHY, PLANNED = "{item.rate}|", "|{why}", "{item.rate}|. {why}"
+"""What a row says of its item: `why` is the reason for its step or outcome, `saves` what an action saves."""
+
+
+def lines_section(title: str, texts: Sequence[str], more: int = 0, note: str = "") -> Section:
     """What went wrong or is over a limit, each a sentence."""
-    rows = [*(Line(text=text) for text in texts), *_more(more)]
-    return Section(title=title, rows=rows, note=note, is_bad=True) if texts else None
+    return Section(title=title, rows=[*(Line(text=text) for text in texts), *_more(more)], note=note, is_bad=True)
 
 
-def gap_section(report: Report) -> Section | None:
+def gap_section(report: Report) -> Section:
     """What couldn't be read, why, and the permission that is missing."""
     texts = []
     for gap in coverage_gaps(report)[:MAX_ROWS]:
@@ -43,61 +44,65 @@ def gap_section(report: Report) -> Section | None:
     return lines_section("Coverage gaps", texts)
 
 
-def disowned_section(disowned: Sequence[Finding], context: NoticeContext) -> Section | None:
+def disowned_section(disowned: Sequence[Finding], context: NoticeContext) -> Section:
     """What isn't theirs, as the owners that tags name say."""
-    fallback, section = context.owners.fallback, _listed("Not theirs", disowned, context, _disowned_row)
+    fallback, rows = context.owners.fallback, list[Row | Line]()
+    for finding in disowned[:MAX_ROWS]:
+        item = notice_item(finding, context, for_admins=True)
+        rows.append(replace(item_row(item, rest=" isn't theirs."), before=f"{item.disowned_by} says ", join=""))
     goes = f"notices now go to {fallback}" if fallback else "set owners.fallback, or nothing happens to them"
-    return section and replace(section, note=f"{goes}; correct the owner's tag", is_bad=True)
+    rows += _more(len(disowned) - MAX_ROWS)
+    return Section(title="Not theirs", count=len(disowned), rows=rows, note=f"{goes}; correct the owner's tag", is_bad=True)
 
 
-def hold_section(on_hold: Sequence[Finding], context: NoticeContext) -> Section | None:
+def hold_section(on_hold: Sequence[Finding], context: NoticeContext) -> Section:
     """What is on hold by reason, and the command that allows it."""
     holds, rows = list(summary.holds_of(on_hold).items()), list[Row | Line]()
     for reason, held in holds[:MAX_ROWS]:
         why = with_local_times(tidy_line(summary.hold_sentence(reason), 300), context.owners.tz)
-        rows += [Line(text=why, look=Look.HEAD), *_rows(held, context, _rate_row, MAX_NEW_ROWS)]
+        rows += [Line(text=why, look=Look.HEAD), *_rows(held, context, RATE, most=MAX_NEW_ROWS)]
     if len(holds) > MAX_ROWS:
         rows.append(Line(text=f"and {len(holds) - MAX_ROWS} more reasons", look=Look.HEAD))
     names = list(dict.fromkeys(f.case.resource.target.account for f in on_hold))
     over_run = any(reason.release == RELEASE_ALL for f in on_hold for reason in f.step.hold_reasons)
     options = RELEASE_ALL if over_run or not 0 < len(names) <= MAX_ACCOUNTS else f"--account {','.join(names)}"
     codes, note = [with_settings(f"reaper release {options}", context.location_settings)], "review, then allow with {}"
-    return Section(title="On hold", count=len(on_hold), rows=rows, note=note, codes=codes, is_bad=True) if holds else None
+    return Section(title="On hold", count=len(on_hold), rows=rows, note=note, codes=codes, is_bad=True)
 
 
-def action_sections(actions: Actions, mode: Mode, context: NoticeContext) -> list[Section | None]:
+def action_sections(actions: Actions, mode: Mode, context: NoticeContext) -> list[Section]:
     """What would be done, was done or may have been, is due, and wasn't done."""
-    groups = dict[bool, list[Finding]]({True: [], False: []})
+    lost: dict[bool, list[Finding]] = {True: [], False: []}
     for finding in actions.lost:
-        groups[finding.outcome.begun and finding.outcome.result is Result.FAILED].append(finding)
-    unsure = _listed("Failed or unknown", groups[True], context, _unsure_row)
-    due = _listed("Due", actions.planned if mode.announces and not mode.acts else (), context, _planned_row)
-    not_done = _listed("Not carried out", groups[False], context, _why_row)
+        lost[finding.outcome.begun and finding.outcome.result is Result.FAILED].append(finding)
+    done = sorted(actions.done, key=lambda f: -(f.case.usd_per_hour or 0))
+    would, due = () if mode.writes else actions.planned, actions.planned if mode.announces and not mode.acts else ()
     codes = [with_settings(f"reaper {name}", context.location_settings) for name in ("plan", "apply")]
+    note, then = "these may have been carried out in part or in full", "this mode only announces; carry them out with {}, then {}"
+    rows = _rows(lost[True], context, WHY, undo=True)
     return [
-        _listed("Would be carried out now", () if mode.writes else actions.planned, context, _planned_row),
-        _listed("Actions taken", sorted(actions.done, key=lambda f: -(f.case.usd_per_hour or 0)), context, _done_row),
-        unsure and replace(unsure, note="these may have been carried out in part or in full", is_bad=True),
-        due and replace(due, note="this mode only announces; carry them out with {}, then {}", codes=codes),
-        not_done and replace(not_done, is_bad=True),
+        Section(title="Would be carried out now", count=len(would), rows=_rows(would, context, PLANNED)),
+        Section(title="Actions taken", count=len(done), rows=_rows(done, context, "|{item.next_sentence}{saves}", undo=True)),
+        Section(title="Failed or unknown", count=len(lost[True]), rows=rows, note=note, is_bad=True),
+        Section(title="Due", count=len(due), rows=_rows(due, context, PLANNED), note=then, codes=codes),
+        Section(title="Not carried out", count=len(lost[False]), rows=_rows(lost[False], context, WHY), is_bad=True),
     ]
 
 
-def escalated_section(escalated: Sequence[Finding], context: NoticeContext) -> Section | None:
-    """Of what others than its owner were told."""
+def escalated_section(escalated: Sequence[Finding], context: NoticeContext) -> Section:
+    """Those about which others have a mail, too."""
     rows: list[Row | Line] = []
     for finding in escalated[:MAX_ROWS]:
-        if notice := finding.record and finding.record.notice:
-            item, to = notice_item(finding, context, for_admins=True), tidy_line(notice.to or "None", 120)
-            others = tidy_line(", ".join(notice.escalated_to), 300)
-            told = f". {count_noun(notice.reminders, 'reminder')} to {to}, then a mail to {others}."
-            rows.append(item_row(item, item.rate, told))
-    rows += _more(len(escalated) - MAX_ROWS)
+        notice, item = finding.record and finding.record.notice, notice_item(finding, context, for_admins=True)
+        if notice:
+            to, others = tidy_line(str(notice.to), 120), tidy_line(", ".join(notice.escalated_to), 300)
+            mails = f". {count_noun(notice.reminders, 'reminder')} to {to}, then a mail to {others}."
+            rows.append(item_row(item, item.rate, mails))
     note = "owners were reminded, and these are still idle"
-    return Section(title="Escalated", count=len(escalated), rows=rows, note=note) if escalated else None
+    return Section(title="Escalated", count=len(escalated), rows=[*rows, *_more(len(escalated) - MAX_ROWS)], note=note)
 
 
-def coming_section(report: Report, context: NoticeContext) -> Section | None:
+def coming_section(report: Report, context: NoticeContext) -> Section:
     """What comes next, by date, and what is blocked, by reason."""
     coming, zone = coming_actions(report.findings), context.owners.tz
     rows: list[Row | Line] = []
@@ -114,7 +119,7 @@ def coming_section(report: Report, context: NoticeContext) -> Section | None:
     if others := sum(len(group.findings) for group in coming.blocked[MAX_GROUPS:]):
         rows.append(Line(text=f"and {others} more for other reasons", look=Look.MORE))
     comes = coming_sentence(coming, report.run.mode, context.rate, zone)
-    return Section(title="What comes next", after=", before limits", note=comes, rows=rows) if rows else None
+    return Section(title="What comes next", after=", before limits", note=comes, rows=rows)
 
 
 def cost_sections(report: Report, context: NoticeContext) -> list[Section]:
@@ -129,91 +134,59 @@ def cost_sections(report: Report, context: NoticeContext) -> list[Section]:
     return [
         Section(title=title, rows=_group_rows(same, context, mixed=title in teams), rank=OVERVIEW)
         for title, same in groups.items()
-        if same
     ]
 
 
-def idle_sections(report: Report, context: NoticeContext) -> list[Section | None]:
+def idle_sections(report: Report, context: NoticeContext) -> list[Section]:
     """All that is idle, what has no owner's address, and what is unknown."""
-    no_address = [f for f in report.idle if notice_address(f, context.owners) is None]
-    idle, nobody = _listed("Idle", report.idle, context, _idle_row), _listed("No owner address", no_address, context, _owner_row)
-    unknown = _listed("Unknown", report.unknown, context, _because_row, MAX_NEW_ROWS)
+    idle, unknown = report.idle, report.unknown
+    nobody = [f for f in idle if notice_address(f, context.owners) is None]
+    wasted = "{wasted}, idle for {item.length}{likely}"
+    rows, owners = _rows(idle, context, RATE + wasted, sizes=True), _rows(nobody, context, "|{item.owner}")
+    others = _rows(unknown, context, "|{item.because}", most=MAX_NEW_ROWS)
+    note = "set owners.fallback"
     return [
-        idle and replace(idle, after=", most expensive first", rank=LISTS),
-        nobody and replace(nobody, note="set owners.fallback", is_bad=True, rank=LISTS),
-        unknown and replace(unknown, rank=LISTS),
+        Section(title="Idle", after=", most expensive first", count=len(idle), rows=rows, rank=LISTS),
+        Section(title="No owner address", count=len(nobody), rows=owners, note=note, is_bad=True, rank=LISTS),
+        Section(title="Unknown", count=len(unknown), rows=others, rank=LISTS),
     ]
 
 
-def new_section(new: Sequence[Finding], context: NoticeContext) -> Section | None:
+def new_section(new: Sequence[Finding], context: NoticeContext) -> Section:
     """What is idle since the last summary."""
-    section = _listed("Newly idle", new, context, _length_row, MAX_NEW_ROWS)
-    return section and replace(section, rank=OVERVIEW)
+    rows = _rows(new, context, RATE + ", idle for {item.length}", most=MAX_NEW_ROWS)
+    return Section(title="Newly idle", count=len(new), rows=rows, rank=OVERVIEW)
 
 
-def _listed(
-    title: str, findings: Sequence[Finding], context: NoticeContext, write: WriteRow, most: int = MAX_ROWS
-) -> Section | None:
-    return Section(title=title, count=len(findings), rows=_rows(findings, context, write, most)) if findings else None
-
-
-def _rows(findings: Sequence[Finding], context: NoticeContext, write: WriteRow, most: int) -> list[Row | Line]:
-    """The first of a list, and how many more there are."""
-    shown = [
-        write(notice_item(f, context, for_admins=True), summary.outcome_sentence(f, context.owners.tz)) for f in findings[:most]
-    ]
-    return [*shown, *_more(len(findings) - most)]
+def _rows(
+    findings: Sequence[Finding],
+    context: NoticeContext,
+    form: str,
+    *,
+    most: int = MAX_ROWS,
+    undo: bool = False,
+    sizes: bool = False,
+) -> list[Row | Line]:
+    """The first of a list, and how many more there are. `form`: the figure and the rest, with a bar between. `undo`: with the command for that."""
+    rows: list[Row | Line] = []
+    for finding in findings[:most]:
+        item = notice_item(finding, context, for_admins=True)
+        words = {
+            "item": item,
+            "why": summary.outcome_sentence(finding, context.owners.tz),
+            "saves": f" It saves {item.cost.text}." if item.cost.label == SAVING else "",
+            "wasted": f", {item.wasted}" if item.wasted else "",
+            "likely": " (indirect evidence)" if item.likely else "",
+        }
+        figure, rest = (part.format(**words) for part in form.split("|"))
+        lines = [Line(label="To undo this:", text=item.undo, look=Look.CODE)] if item.undo and undo else []
+        row = item_row(item, figure, rest, lines)
+        rows.append(replace(row, about=about(item)) if sizes else row)
+    return [*rows, *_more(len(findings) - most)]
 
 
 def _more(count: int) -> list[Line]:
     return [Line(text=f"and {count} more", look=Look.MORE)] if count > 0 else []
-
-
-def _rate_row(item: Item, _: str) -> Row:
-    return item_row(item, item.rate)
-
-
-def _length_row(item: Item, _: str) -> Row:
-    return item_row(item, item.rate, f", idle for {item.length}")
-
-
-def _planned_row(item: Item, why: str) -> Row:
-    return item_row(item, item.rate, f". {why}")
-
-
-def _why_row(item: Item, why: str) -> Row:
-    return item_row(item, rest=why)
-
-
-def _unsure_row(item: Item, why: str) -> Row:
-    return item_row(item, rest=why, lines=_undo_lines(item))
-
-
-def _done_row(item: Item, _: str) -> Row:
-    saves = f" It saves {item.cost.text}." if item.cost.label == SAVING else ""
-    return item_row(item, rest=f"{item.next_sentence}{saves}", lines=_undo_lines(item))
-
-
-def _undo_lines(item: Item) -> list[Line]:
-    return [Line(label="To undo this:", text=item.undo, look=Look.CODE)] if item.undo else []
-
-
-def _disowned_row(item: Item, _: str) -> Row:
-    return replace(item_row(item, rest=" isn't theirs."), before=f"{item.disowned_by} says ", join="")
-
-
-def _owner_row(item: Item, _: str) -> Row:
-    return item_row(item, rest=item.owner)
-
-
-def _because_row(item: Item, _: str) -> Row:
-    return item_row(item, rest=item.because)
-
-
-def _idle_row(item: Item, _: str) -> Row:
-    about = ", ".join(filter(None, (item.kind, item.size, item.where)))
-    wasted, likely = f", {item.wasted}" if item.wasted else "", " (indirect evidence)" if item.likely else ""
-    return Row(name=item.name, about=about, figure=item.rate, rest=f"{wasted}, idle for {item.length}{likely}")
 
 
 def _group_rows(groups: Sequence[summary.CostGroup], context: NoticeContext, *, mixed: bool) -> list[Row]:

@@ -135,13 +135,14 @@ def compose_summary(
     stored = [Line(text=f"Full report: {context.report_address}")] if context.report_address else []
     unchanged = "" if mode is Mode.ENFORCE else ": nothing was changed"
     run = f"{SENDER_NAME}, run {report.run.id}, {mode} mode{unchanged}. {price_basis(report.findings, context.currency)}"
-    signature = Paragraph(lines=[*stored, Line(text=run)], is_foot=True)
+    signature = Paragraph(lines=[*stored, Line(text=run)], form="foot")
     subject = _subject(report, actions, context, newly_idle=len(new), jumps=len(on_hold.jumps))
-    text, html = render_mail(
-        subject, [_head(report, actions, context, resources, len(settled)), *filter(None, sections), signature], 640
-    )
+    text, html = render_mail(subject, [_head(report, actions, context, resources, len(settled)), *sections, signature], 640)
     problems = [
-        row.shown for each in (failed, jumped, over_budget, accepted) if each for row in each.rows if row.look != Look.MORE
+        row.text
+        for each in (failed, jumped, over_budget, accepted)
+        for row in each.rows
+        if isinstance(row, Line) and row.look != Look.MORE
     ]
     return Message(
         to=context.owners.fallback or "",
@@ -190,7 +191,7 @@ def _head(report: Report, actions: Actions, context: NoticeContext, resources: i
 
 def _problem_sections(
     report: Report, context: NoticeContext, told: Collection[str], failures: Sequence[str], on_hold: OnHold
-) -> list[Section | None]:
+) -> list[Section]:
     """What failed, where an idle share jumped, what is over budget, and what is to be known of accepted findings."""
     since, jumps = on_hold.over_budget, on_hold.jumps
     failed = list(dict.fromkeys((*failures, *map(summary.failure_text, report.own_failures))))[:MAX_ROWS]

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, ClassVar
 
 from reaper.text import count_noun, open_templates
@@ -41,52 +41,6 @@ class Line:
     look: Look = Look.PLAIN
     href: str = ""
 
-    @property
-    def shown(self) -> str:
-        """As plain text. A command within a sentence stands between backticks."""
-        is_quoted = self.look is Look.CODE and not self.label.endswith(":")
-        return f"{self.label} {f'`{self.text}`' if is_quoted else self.text}{self.besides}{'.' * (self.look is Look.CONTACT)}".lstrip()
-
-    @property
-    def after(self) -> str:
-        """What is besides, on a line of its own."""
-        return self.besides.lstrip(" ,.;")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Paragraph:
-    """Lines without a blank one between them. `is_foot`: the signature."""
-
-    form: ClassVar = "paragraph"
-    lines: Sequence[Line]
-    rank: int = STAYS
-    is_foot: bool = False
-
-    @property
-    def shown(self) -> str:
-        """As plain text."""
-        return "\n".join(["--"] * self.is_foot + [f"{'- ' * (line.look is Look.BULLET)}{line.shown}" for line in self.lines])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """One resource in full. `about`: its kind, size and place. `bars`: its use, and what they show."""
-
-    form: ClassVar = "entry"
-    number: int
-    name: str
-    about: str
-    lines: Sequence[Line]
-    bars: str = ""
-    bars_about: str = ""
-    rank: int = STAYS
-
-    @property
-    def shown(self) -> str:
-        """As plain text."""
-        bars = [f"{self.bars}  {self.bars_about}"] if self.bars else []
-        return "\n   ".join([f"{self.number}. {self.name}", self.about, *bars, *(line.shown for line in self.lines)])
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
@@ -107,17 +61,28 @@ class Row:
     bullet: str = "- "
     look: ClassVar = "row"
 
-    @property
-    def shown(self) -> str:
-        """As plain text."""
-        about = f" ({self.about})" if self.about else ""
-        first = f"{self.before}{self.name}{about}{self.join}{self.figure}{self.rest}"
-        return self.between.join([first, *(line.shown for line in self.lines)])
 
-    @property
-    def after(self) -> str:
-        """The rest, on a line of its own."""
-        return self.rest.lstrip(" ,.;")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paragraph:
+    """Lines without a blank one between them. `form`: `paragraph`, or `foot` for the signature."""
+
+    lines: Sequence[Line]
+    rank: int = STAYS
+    form: str = "paragraph"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One resource in full. `about`: its kind, size and place. `bars`: its use, and what they show."""
+
+    form: ClassVar = "entry"
+    number: int
+    name: str
+    about: str
+    lines: Sequence[Line]
+    bars: str = ""
+    bars_about: str = ""
+    rank: int = STAYS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,57 +97,68 @@ class Section:
     note: str = ""
     codes: Sequence[str] = ()
     is_bad: bool = False
-    is_loud: bool = True
     rank: int = STAYS
-
-    @property
-    def heading(self) -> str:
-        """The title with what follows it, and how many there are."""
-        return f"{self.title}{self.after}{'' if self.count is None else f' ({self.count})'}"
-
-    @property
-    def shown(self) -> str:
-        """As plain text."""
-        title = self.title.upper() if self.is_loud else self.title
-        note = f": {self.note.format(*(f'`{code}`' for code in self.codes))}" if self.note else ""
-        lines = [f"{title}{self.heading[len(self.title) :]}{note}" if self.is_loud else f"{title}:\n"]
-        for row in self.rows:
-            blank = "\n" if row.look == Look.HEAD and len(lines) > 1 else ""
-            bullet = row.bullet if isinstance(row, Row) else {Look.HEAD: "", Look.MORE: "  "}.get(row.look, "- ")
-            lines.append(f"{blank}{bullet}{row.shown}")
-        return "\n".join(lines)
 
 
 Block = Paragraph | Entry | Section
 
 
+def plain(block: Block | Line | Row) -> str:
+    """As plain text. A command within a sentence stands between backticks."""
+    match block:
+        case Line():
+            text = block.text if block.look is not Look.CODE or block.label.endswith(":") else f"`{block.text}`"
+            return f"{block.label} {text}{block.besides}".lstrip()
+        case Row():
+            about = f" ({block.about})" if block.about else ""
+            first = f"{block.before}{block.name}{about}{block.join}{block.figure}{block.rest}"
+            return block.between.join([first, *map(plain, block.lines)])
+        case Paragraph():
+            lines = [f"{'- ' * (line.look is Look.BULLET)}{plain(line)}" for line in block.lines]
+            return "\n".join(["--", *lines] if block.form == "foot" else lines)
+        case Entry():
+            bars = [f"{block.bars}  {block.bars_about}"] if block.bars else []
+            return "\n   ".join([f"{block.number}. {block.name}", block.about, *bars, *map(plain, block.lines)])
+    count = "" if block.count is None else f" ({block.count})"
+    note = f": {block.note.format(*(f'`{code}`' for code in block.codes))}" if block.note else ""
+    text = f"{block.title.upper()}{block.after}{count}{note}"
+    for n, row in enumerate(block.rows):
+        bullet = row.bullet if isinstance(row, Row) else {Look.HEAD: "\n" if n else "", Look.MORE: "  "}.get(row.look, "- ")
+        text += f"\n{bullet}{plain(row)}"
+    return text
+
+
 def render_mail(subject: str, blocks: Sequence[Block], width: int = 600) -> tuple[str, str]:
     """Plain text and HTML. HTML is escaped; plain text needs no escaping."""
-    page = _template()
-
-    def html(kept: Sequence[Block]) -> str:
-        lines = [line for block in kept if isinstance(block, Paragraph) for line in block.lines]
-        preview = next((line.shown for line in lines if line.look is Look.NOTE), "")
-        return re.sub(r"\n\s*\n+", "\n", page.render(subject=subject, blocks=kept, width=width, preview=preview)).strip() + "\n"
-
-    return fitted(blocks, _plain_text, MAX_TEXT), fitted(blocks, html, MAX_HTML)
+    shown = [block for block in blocks if not isinstance(block, Section) or block.rows]
+    page = partial(_template().render, subject=subject, width=width)
+    return fitted(shown, _text, MAX_TEXT), fitted(shown, partial(_html, page), MAX_HTML)
 
 
 def fitted(blocks: Sequence[Block], write: Callable[[Sequence[Block]], str], most: int) -> str:
     """The blocks as `write` writes them, in at most `most` bytes if those that may go are enough for that. The last block is the signature."""
-    kept, dropped = list(blocks), list[Block]()
-    while len((written := write(kept)).encode("utf-8", "replace")) > most and (rank := max(block.rank for block in kept)):
-        at = max(n for n, block in enumerate(kept) if block.rank == rank)
-        dropped.append(kept.pop(at))
-        left_out = f"Too long for one mail: {count_noun(len(dropped), 'section')} left out. The report has them."
-        kept = [block for block in kept[:-1] if block.rank >= 0] + [Paragraph(lines=[Line(text=left_out)], rank=-1), kept[-1]]
+    kept, left_out = list(blocks), list[Block]()
+    for count in range(1, len(blocks) + 1):
+        written = write([*kept[:-1], *left_out, kept[-1]])
+        rank = max(block.rank for block in kept)
+        if len(written.encode("utf-8", "replace")) <= most or rank == STAYS:
+            break
+        del kept[max(n for n, block in enumerate(kept) if block.rank == rank)]
+        text = f"Too long for one mail: {count_noun(count, 'section')} left out. The report has them."
+        left_out = [Paragraph(lines=[Line(text=text)])]
     return written
 
 
-def _plain_text(blocks: Sequence[Block]) -> str:
-    return "\n\n".join(block.shown for block in blocks if block.shown).strip() + "\n"
+def _text(blocks: Sequence[Block]) -> str:
+    return "\n\n".join(map(plain, blocks)).strip() + "\n"
+
+
+def _html(page: Callable[..., str], blocks: Sequence[Block]) -> str:
+    notes = [line.text for block in blocks for line in getattr(block, "lines", ()) if line.look is Look.NOTE]
+    return re.sub(r"\n\s*\n+", "\n", page(blocks=blocks, preview=notes[0] if notes else "")).strip() + "\n"
 
 
 @cache
 def _template() -> Template:
-    return open_templates("reaper.notices", {}, "templates").get_template("mail.html.j2")
+    filters = {"unled": partial(re.sub, "^[ ,.;]+", "")}
+    return open_templates("reaper.notices", filters, "templates").get_template("mail.html.j2")

@@ -14,8 +14,9 @@ from html import escape
 from typing import Any
 
 from reaper.finding import Actions, Finding, Report
+from reaper.notices.blocks import plain
 from reaper.notices.forecast import NoticeContext
-from reaper.notices.item import Item, fact_lines, keep_tag, notice_item
+from reaper.notices.item import Item, about, fact_lines, keep_tag, notice_item
 from reaper.notices.message import WORD_JOINER, Audience, Card, CardItem, Message, without_markup
 from reaper.prices import price_basis
 from reaper.report import summary
@@ -72,8 +73,7 @@ def admin_card(report: Report, actions: Actions, context: NoticeContext, lines: 
 
 def card_item(item: Item, why: str = "") -> CardItem:
     """One resource. `why`: the result of an action, as a sentence; by default what comes next."""
-    about = ", ".join(filter(None, (item.kind, item.size, item.where)))
-    return CardItem(name=item.name, about=about, lines=tuple(line.shown for line in fact_lines(item, why)))
+    return CardItem(name=item.name, about=about(item), lines=tuple(map(plain, fact_lines(item, why))))
 
 
 def payload(message: Message, service: str) -> dict[str, Any] | None:

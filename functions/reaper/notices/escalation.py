@@ -33,16 +33,16 @@ from reaper.notices.item import (
     keep_tag,
     notice_item,
     shown_name,
+    signature,
     wasted_text,
 )
-from reaper.notices.message import ABOUT, MAX_SUBJECT, SENDER_NAME, Audience, Card, Message, is_deliverable
+from reaper.notices.message import MAX_SUBJECT, Audience, Card, Message, is_deliverable
 from reaper.notices.sending import MAX_RESOURCES
 from reaper.pending import intents
 from reaper.policy.owners import SEVERAL, shown
 from reaper.policy.schema import Escalate
 from reaper.policy.tags import tag_values
 from reaper.policy.values import ADMINS, TAG_ADDRESSEE
-from reaper.prices import price_basis
 from reaper.record import Notice, Record
 from reaper.text import count_noun, format_time, tidy_line
 
@@ -87,8 +87,11 @@ def escalation_message(addressee: str, findings: Sequence[Finding], escalate: Es
     subject = tidy_line(f"Escalation: {about} despite reminders{which}", MAX_SUBJECT, joiners=False)
     items = [(notice_item(f, context), f.case.owner, _notice(f)) for f in findings]
     entries = [_entry(number, *each) for number, each in enumerate(items, 1)]
-    first, signature = _head(headline, addressee, findings, context), _signature(addressee, findings, escalate, context)
-    text, html = render_mail(subject, [*first, *entries, signature])
+    named_by = dict.fromkeys(to if to.startswith(TAG_ADDRESSEE) else "the policy" for to in escalate.to if to != ADMINS)
+    names = " or ".join(named_by).replace("tag:", "the tag ")
+    why = "the policy sends escalations to admins" if to_admins else f"{names} names you for escalations"
+    head, foot = _head(headline, addressee, findings, context), signature(f"{why}.\n", findings, context)
+    text, html = render_mail(subject, [*head, *entries, foot])
     owner = "" if to_admins else addressee
     lines = [f"{count_noun(known.reminders, 'reminder')} to {shown(by)}. {item.next_sentence}" for item, by, known in items]
     return Message(
@@ -140,21 +143,6 @@ def _entry(number: int, item: Item, owner: Owner, notice: Notice) -> Entry:
         Line(text=f"Notified on {warned}, then reminded {count} on {reminded}."),
     ]
     return item_entry(number, item, [*lines, *idle_line(item), *fact_lines(item), *keep])
-
-
-def _signature(addressee: str, findings: Sequence[Finding], escalate: Escalate, context: NoticeContext) -> Paragraph:
-    named_by = dict.fromkeys(to if to.startswith(TAG_ADDRESSEE) else "the policy" for to in escalate.to if to != ADMINS)
-    names = " or ".join(named_by).replace("tag:", "the tag ")
-    why = "the policy sends escalations to admins" if addressee == ADMINS else f"{names} names you for escalations"
-    run = f" Run {context.run_id}." if context.run_id else ""
-    return Paragraph(
-        lines=[
-            Line(text=f"{SENDER_NAME}. You're getting this because {why}.\n"),
-            Line(label="What is this?", text=ABOUT, href=ABOUT),
-            Line(text=f"{price_basis(findings, context.currency)}{run}"),
-        ],
-        is_foot=True,
-    )
 
 
 def _is_due(finding: Finding, escalate: Escalate, mails: NoticeRound) -> bool:

@@ -19,8 +19,10 @@ from reaper.finding import Finding, Money, can_be_kept, is_action, money_of, sav
 from reaper.kind import Command, Kind, account_of, is_pasteable
 from reaper.model import Resource, Result, Role, State, StepName, is_native
 from reaper.notices import forecast
-from reaper.notices.blocks import Entry, Line, Look, Row
+from reaper.notices.blocks import Entry, Line, Look, Paragraph, Row
 from reaper.notices.forecast import NoticeContext
+from reaper.notices.message import ABOUT, SENDER_NAME
+from reaper.prices import price_basis
 from reaper.text import SMALLEST_SHOWN_USD, format_day, format_time, format_usd, tidy_line, with_local_times
 from reaper.urls import is_loopback, split_address
 
@@ -130,15 +132,27 @@ def idle_line(item: Item) -> list[Line]:
     return [Line(label="Idle since:", text=f"{least}{format_time(item.since, item.tz)} ({item.length})")] if item.since else []
 
 
+def about(item: Item) -> str:
+    """Its kind, size and place."""
+    return ", ".join(filter(None, (item.kind, item.size, item.where)))
+
+
 def item_entry(number: int, item: Item, lines: Sequence[Line]) -> Entry:
     """The item in full, with these lines."""
-    about = ", ".join(filter(None, (item.kind, item.size, item.where)))
-    return Entry(number=number, name=item.name, about=about, bars=item.bars, bars_about=item.bars_about, lines=lines)
+    return Entry(number=number, name=item.name, about=about(item), bars=item.bars, bars_about=item.bars_about, lines=lines)
 
 
 def item_row(item: Item, figure: str = "", rest: str = "", lines: Sequence[Line] = ()) -> Row:
     """The item as a row of a list."""
     return Row(name=item.name, about=f"{item.kind}, {item.where}", figure=figure, rest=rest, lines=lines)
+
+
+def signature(why: str, findings: Sequence[Finding], context: NoticeContext, asks: Sequence[Line] = ()) -> Paragraph:
+    """Where its reader can ask, why they get it, and the basis of the prices."""
+    run = f" Run {context.run_id}." if context.run_id else ""
+    because = Line(text=f"{SENDER_NAME}. You're getting this because {why}")
+    basis = Line(text=f"{price_basis(findings, context.currency)}{run}")
+    return Paragraph(lines=[*asks, because, Line(label="What is this?", text=ABOUT, href=ABOUT), basis], form="foot")
 
 
 def shown_name(resource: Resource, most: int = 120) -> str:

@@ -128,9 +128,9 @@ def monthly_message(report: Report, saved: Mapping[str, Saved], begin: datetime,
     ]
     blocks: list[Block] = [
         Paragraph(lines=[*head, Line(label="Now:", text=now)]),
-        *(section for by, same in saved.items() if (section := _saved_by(by, same.groups, context.currency))),
-        *([coming] if (coming := coming_section(report, context)) else []),
-        Paragraph(lines=signature, is_foot=True),
+        *(_saved_by(by, same.groups, context.currency) for by, same in saved.items()),
+        coming_section(report, context),
+        Paragraph(lines=signature, form="foot"),
     ]
     text, html = render_mail(subject, blocks, 640)
     comes = coming_sentence(coming_actions(report.findings), run.mode, context.rate, context.owners.tz)
@@ -145,10 +145,10 @@ def monthly_message(report: Report, saved: Mapping[str, Saved], begin: datetime,
     )
 
 
-def _saved_by(by: str, groups: Sequence[Sum], currency: Currency) -> Section | None:
+def _saved_by(by: str, groups: Sequence[Sum], currency: Currency) -> Section:
     most = MAX_ROWS + (len(groups) == MAX_ROWS + 1)
     first, rest = groups[:most], groups[most:]
     rows = [Row(name=tidy_line(kind_title(group.key), 60), figure=group_text(group, currency)) for group in first]
     if rest:
         rows.append(Row(name=f"{len(rest)} others", figure=format_usd(sum(group.saved_usd for group in rest), currency=currency)))
-    return Section(title=f"Saved by {tidy_line(by.removeprefix(TAG_PREFIX), 60)}", rows=rows) if rows else None
+    return Section(title=f"Saved by {tidy_line(by.removeprefix(TAG_PREFIX), 60)}", rows=rows)

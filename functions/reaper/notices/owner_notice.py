@@ -18,11 +18,10 @@ from reaper.model import NOTICES, Result
 from reaper.notices.blocks import Block, Line, Look, Paragraph, Row, Section, render_mail
 from reaper.notices.chat_card import owner_card
 from reaper.notices.forecast import NoticeContext
-from reaper.notices.item import Item, fact_lines, idle_line, item_entry, item_row, keep_tag, notice_item, shown_name
+from reaper.notices.item import Item, fact_lines, idle_line, item_entry, item_row, keep_tag, notice_item, shown_name, signature
 from reaper.notices.letter import Letter, headline, letter_about, subject_line
-from reaper.notices.message import ABOUT, SENDER_NAME, Audience, Message, is_deliverable, is_plain_address
+from reaper.notices.message import Audience, Message, is_deliverable, is_plain_address
 from reaper.policy.schema import Owners
-from reaper.prices import price_basis
 from reaper.text import tidy_line
 
 MAX_DETAILED, MAX_ROWS = 6, 24
@@ -134,7 +133,7 @@ def _blocks(letter: Letter, items: Sequence[Item], keep_all: str, contact: str) 
         lines = [*idle_line(item), *fact_lines(item), *_links(item, letter), *owner]
         blocks.append(item_entry(number, item, lines))
     if rest := items[MAX_DETAILED:]:
-        blocks.append(Section(title=f"And {len(rest)} more", rows=[_row(item, letter) for item in rest], is_loud=False))
+        blocks.append(Section(title="", after=f"And {len(rest)} more:\n", rows=[_row(item, letter) for item in rest]))
     return [*blocks, _signature(letter, items, contact)]
 
 
@@ -180,25 +179,14 @@ def _row(item: Item, letter: Letter) -> Row:
 
 
 def _signature(letter: Letter, items: Sequence[Item], contact: str) -> Paragraph:
-    """Whom to ask, why this reader gets it, and the basis of the prices."""
-    context, to_owner = letter.context, letter.to_owner
-    has_link = to_owner and any(item.snooze_link for item in items)
+    """Where to ask, and why this reader gets it."""
+    has_link = letter.to_owner and any(item.snooze_link for item in items)
     ask = "Not yours? Open a Keep it link and choose Not mine. Questions?" if has_link else "Not yours, or questions?"
     unknown = "this resource has" if len(items) == 1 else "these resources have"
-    why = "a tag or your cloud provider lists you as the owner"
-    why = f"{why}." if to_owner else f"{unknown} no known owner. To set one, add the tag reaper:owner."
-    run = f" Run {context.run_id}." if context.run_id else ""
-    mailto = contact and _mailto(contact, letter.findings)
-    asks = [Line(label=f"{ask} Contact", text=contact, href=mailto, look=Look.CONTACT)] if contact else []
-    return Paragraph(
-        lines=[
-            *asks,
-            Line(text=f"{SENDER_NAME}. You're getting this because {why}"),
-            Line(label="What is this?", text=ABOUT, href=ABOUT),
-            Line(text=f"{price_basis(letter.findings, context.currency)}{run}"),
-        ],
-        is_foot=True,
-    )
+    why = f"{unknown} no known owner. To set one, add the tag reaper:owner."
+    why = "a tag or your cloud provider lists you as the owner." if letter.to_owner else why
+    line = Line(label=f"{ask} Contact", text=contact, besides=".", look=Look.CONTACT, href=_mailto(contact, letter.findings))
+    return signature(why, letter.findings, letter.context, [line] if contact else [])
 
 
 def _contact_for(address: str, letter: Letter) -> str:

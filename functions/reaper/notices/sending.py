@@ -307,7 +307,7 @@ def _take_back_message(address: str, corrections: Sequence[_Wrong]) -> Message:
         Paragraph(lines=[Line(text=f"{was} wrong", besides=idle, look=Look.TITLE)]),
         Paragraph(lines=[Line(text=line, look=Look.BULLET) for line in lines]),
         Paragraph(lines=[Line(text=ending)]),
-        Paragraph(lines=[Line(label=f"{SENDER_NAME}. What is this?", text=ABOUT, href=ABOUT)], is_foot=True),
+        Paragraph(lines=[Line(label=f"{SENDER_NAME}. What is this?", text=ABOUT, href=ABOUT)], form="foot"),
     ]
     text, html = render_mail(subject, blocks)
     return Message(
