@@ -114,7 +114,8 @@ def compose_summary(
     disowned = [f for f in report.findings if f.case.owner.disowned_by and _disowned_topic(f) not in told]
     # What was deleted in part still costs.
     settled = {f.case.resource.id for f in actions.settled if not (f.outcome.part_done and f.step.name is StepName.DELETE)}
-    resources, report = len(report.findings), _without(report, settled)
+    resources = len(report.findings)
+    report = replace(report, findings=tuple(f for f in report.findings if f.case.resource.id not in settled))
     new = [f for f in report.idle if known_topics is not None and f.case.resource.id not in known_topics]
     failed, jumped, over_budget, accepted = _problem_sections(report, context, told, failures, on_hold)
     sections = [
@@ -165,10 +166,6 @@ def compose_summary(
             report, actions, context, [paused_sentence(report.run.pause), _idle_sentences(report, actions, context), *problems]
         ),
     )
-
-
-def _without(report: Report, settled: Collection[str]) -> Report:
-    return replace(report, findings=tuple(f for f in report.findings if f.case.resource.id not in settled))
 
 
 def _head(report: Report, actions: Actions, context: NoticeContext, resources: int, settled: int) -> Paragraph:

@@ -294,14 +294,12 @@ def _take_back_message(address: str, corrections: Sequence[_Wrong]) -> Message:
         name = tidy_line(resource.name, 60, joiners=False) or "a resource"
         subject = f"Correction: {name} was used on {format_time(owed.hour, tz)}; that notice no longer counts"
     subject, lines = tidy_line(subject, MAX_SUBJECT, joiners=False), [_correction_line(each) for each in corrections]
-    one = len(lines) == 1
-    was, they, those = (
-        ("A notice to you was", "It", "this resource was") if one else ("Notices to you were", "They", "these resources were")
+    was, it, those, notice = (
+        ("A notice to you was", "It", "this resource was", "that notice")
+        if len(lines) == 1
+        else ("Notices to you were", "They", "these resources were", "those notices")
     )
-    idle, notice = (
-        f". {they} said that {those} idle, but metrics that came later show use:",
-        "that notice" if one else "those notices",
-    )
+    idle = f". {it} said that {those} idle, but metrics that came later show use:"
     ending = f"You don't have to do anything. Nothing will be stopped because of {notice}. Before any action you get a new one."
     blocks = [
         Paragraph(lines=[Line(text=f"{was} wrong", besides=idle, look=Look.TITLE)]),
