@@ -13,35 +13,21 @@ from hashlib import sha256
 
 from reaper.finding import Actions, Finding, Report, is_action, money_of
 from reaper.ledger.ledger import target_from_text
-from reaper.limits.caps import RELEASE_ALL, account_text
+from reaper.limits.caps import account_text
 from reaper.limits.holds import ALL_ACCOUNTS, Breaker, kind_in_target
-from reaper.model import Result, Status, StepName
+from reaper.model import Mode, Result, Status, StepName
+from reaper.notices import admin_sections
+from reaper.notices.admin_sections import MAX_ROWS
+from reaper.notices.blocks import Line, Look, Paragraph, Section, render_mail
 from reaper.notices.chat_card import admin_card
 from reaper.notices.forecast import NoticeContext
-from reaper.notices.item import (
-    Item,
-    cost_sentence,
-    has_cost,
-    kind_title,
-    lasting_saving,
-    notice_item,
-    rate_text,
-    wasted_text,
-    with_settings,
-)
-from reaper.notices.message import MAX_SHORT_SUBJECT, MAX_SUBJECT, Audience, Message, render_mail
-from reaper.notices.owner_notice import notice_address
+from reaper.notices.item import cost_sentence, has_cost, lasting_saving, rate_text, wasted_text, with_settings
+from reaper.notices.message import MAX_SHORT_SUBJECT, MAX_SUBJECT, SENDER_NAME, Audience, Message
 from reaper.pending.stop_switch import paused_sentence
 from reaper.prices import price_basis
 from reaper.report import summary
-from reaper.report.coming import coming_actions, coming_sentence
-from reaper.report.coverage_map import coverage_gaps
 from reaper.text import count_noun, format_time, tidy_line, with_local_times
 
-MAX_ROWS, MAX_NEW_ROWS, MAX_GROUPS = 10, 6, 6
-"""Resources and lines of a section, newly idle ones, and teams, owners and kinds with a line of their own."""
-MAX_ACCOUNTS = 20
-"""The most accounts that the command for a release names; above that it releases all."""
 MAX_HOLD_KEYS = 10_000
 """The most keys for resources on hold; with more of them, one key stands for a whole place."""
 
@@ -123,79 +109,42 @@ def compose_summary(
     on_hold: OnHold = NOTHING_ON_HOLD,
 ) -> Message:
     """The summary, whether or not there is news in it. It goes to the policy's fallback, unless a channel knows its admins."""
-    jumps, since = on_hold.jumps, on_hold.over_budget
-    known = known_topics or ()
-    over = [
-        b for b in report.run.budgets if b.is_over and _budget_topic(mark := mark_of(b.name), since.get(mark, "")) not in known
-    ]
-    actions, resources, mode = report.actions, len(report.findings), report.run.mode
-    context, zone = replace(context, audience=Audience.ADMINS), context.owners.tz
-    disowned = [f for f in report.findings if f.case.owner.disowned_by and _disowned_topic(f) not in (known_topics or ())]
+    known, actions, mode = known_topics or (), report.actions, report.run.mode
+    context = replace(context, audience=Audience.ADMINS)
+    disowned = [f for f in report.findings if f.case.owner.disowned_by and _disowned_topic(f) not in known]
     # What was deleted in part still costs.
     settled = {f.case.resource.id for f in actions.settled if not (f.outcome.part_done and f.step.name is StepName.DELETE)}
+    resources = len(report.findings)
     report = replace(report, findings=tuple(f for f in report.findings if f.case.resource.id not in settled))
-    escalated = [f for topic, f in _escalated(report).items() if topic not in known]
     new = [f for f in report.idle if known_topics is not None and f.case.resource.id not in known_topics]
-    groups = {
-        "would": () if mode.writes else actions.planned,
-        "due": actions.planned if mode.announces and not mode.acts else (),
-        "done": sorted(actions.done, key=lambda f: -(f.case.usd_per_hour or 0)),
-        "not_done": [f for f in actions.lost if not (f.outcome.begun and f.outcome.result is Result.FAILED)],
-        "unsure": [f for f in actions.lost if f.outcome.begun and f.outcome.result is Result.FAILED],
-        "idle": report.idle,
-        "disowned": disowned,
-        "no_address": [f for f in report.idle if notice_address(f, context.owners) is None],
-    }
-    holds = summary.holds_of(actions.on_hold)
-    frozen = [with_local_times(tidy_line(line, 300), zone) for line in summary.frozen_lines(report).values()]
-    coming = coming_actions(report.findings)
-    own_failures = list(map(summary.failure_text, report.own_failures))
-    failed = [tidy_line(f, 300) for f in list(dict.fromkeys((*failures, *own_failures)))[:MAX_ROWS]]
-    over_budget = [f"{tidy_line(summary.budget_line(budget, context.currency), 300)}." for budget in over[:MAX_ROWS]]
-    accepted = [tidy_line(note, 300) for note in summary.acceptance_notes(report)]
-    details = _idle_sentences(report, actions, context)
-    jumped = [_jump_line(jump, context) for jump in jumps[:MAX_ROWS]]
-    problems = (*failed, *jumped, *over_budget, *accepted)
-    subject = _subject(report, actions, context, newly_idle=len(new), jumps=len(jumps))
-    text, html = render_mail(
-        "admin",
-        subject=subject,
-        report=report,
-        context=context,
-        resources=resources,
-        settled=len(settled),
-        sums=report.totals,
-        basis=price_basis(report.findings, context.currency),
-        headline=_saved_text(actions, context) or idle_text(report, context),
-        details=details,
-        remedies=summary.access_remedies(report),
-        saved=summary.saved_notes(report),
-        coming=coming,
-        comes=coming_sentence(coming, mode, context.rate, zone),
-        paused=with_local_times(tidy_line(paused_sentence(report.run.pause), 300), zone),
-        frozen=frozen,
-        breakdown=_cost_breakdown(report, context),
-        gaps=coverage_gaps(report)[:MAX_ROWS],
-        run={
-            name: with_settings(f"reaper {name} {options}".strip(), context.location_settings)
-            for name, options in (("release", _release_options(actions.on_hold)), ("plan", ""), ("apply", ""))
-        },
-        jumps=jumped,
-        more_jumps=max(0, len(jumps) - MAX_ROWS),
-        failures=failed,
-        on_hold=[
-            (with_local_times(tidy_line(summary.hold_sentence(reason), 300), zone), _first_items(held, context, MAX_NEW_ROWS))
-            for reason, held in list(holds.items())[:MAX_ROWS]
-        ],
-        held=len(actions.on_hold),
-        more_holds=max(0, len(holds) - MAX_ROWS),
-        over_budget=over_budget,
-        escalated=[(notice_item(f, context, for_admins=True), f.record and f.record.notice) for f in escalated],
-        accepted=accepted,
-        newly_idle=_first_items(new, context, MAX_NEW_ROWS),
-        unknown=_first_items(report.unknown, context, MAX_NEW_ROWS),
-        **{name: _first_items(group, context) for name, group in groups.items()},
-    )
+    failed, jumped, over_budget, accepted = _problem_sections(report, context, known, failures, on_hold)
+    sections = [
+        admin_sections.gap_section(report),
+        failed,
+        jumped,
+        admin_sections.disowned_section(disowned, context),
+        admin_sections.hold_section(actions.on_hold, context),
+        *admin_sections.action_sections(actions, mode, context),
+        over_budget,
+        admin_sections.escalated_section([f for topic, f in _escalated(report).items() if topic not in known], context),
+        accepted,
+        admin_sections.new_section(new, context),
+        admin_sections.coming_section(report, context),
+        *admin_sections.cost_sections(report, context),
+        *admin_sections.idle_sections(report, context),
+    ]
+    stored = [Line(text=f"Full report: {context.report_address}")] if context.report_address else []
+    unchanged = "" if mode is Mode.ENFORCE else ": nothing was changed"
+    run = f"{SENDER_NAME}, run {report.run.id}, {mode} mode{unchanged}. {price_basis(report.findings, context.currency)}"
+    signature = Paragraph(lines=[*stored, Line(text=run)], form="foot")
+    subject = _subject(report, actions, context, newly_idle=len(new), jumps=len(on_hold.jumps))
+    text, html = render_mail(subject, [_head(report, actions, context, resources, len(settled)), *sections, signature], 640)
+    problems = [
+        row.text
+        for each in (failed, jumped, over_budget, accepted)
+        for row in each.rows
+        if isinstance(row, Line) and row.look != Look.MORE
+    ]
     return Message(
         to=context.owners.fallback or "",
         subject=subject,
@@ -213,27 +162,48 @@ def compose_summary(
             "idle_usd_per_hour": report.totals.idle_usd_per_hour,
         },
         resource_ids=tuple(f.case.resource.id for f in report.idle),
-        card=admin_card(report, actions, context, [paused_sentence(report.run.pause), details, *problems]),
+        card=admin_card(
+            report, actions, context, [paused_sentence(report.run.pause), _idle_sentences(report, actions, context), *problems]
+        ),
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FirstItems:
-    """The first of a list, each with the reason for its step or outcome, and how many more there are."""
+def _head(report: Report, actions: Actions, context: NoticeContext, resources: int, settled: int) -> Paragraph:
+    """What it costs, what stands still, and how much was read. `resources`: how many were checked, `settled` of them acted on."""
+    urgent = [paused_sentence(report.run.pause), *summary.frozen_lines(report).values()]
+    states = [f"{count} {state}" for state, count in report.totals.by_state.items() if count]
+    states += [f"{settled} acted on"] if settled else []
+    details = _idle_sentences(report, actions, context)
+    headline = _saved_text(actions, context) or idle_text(report, context)
+    checked = f"{resources} {'resource' if resources == 1 else 'resources'} checked"
+    return Paragraph(
+        lines=[
+            Line(text=headline, besides=f". {details}" if details else ".", look=Look.TITLE),
+            *(Line(text=line) for line in (*summary.access_remedies(report), *summary.saved_notes(report))),
+            *(Line(text=with_local_times(tidy_line(line, 300), context.owners.tz), look=Look.BAD) for line in urgent if line),
+            Line(text=f"{checked}: {', '.join(states) or 'nothing found'}.", look=Look.DIM),
+        ]
+    )
 
-    items: tuple[tuple[Item, str], ...]
-    more: int
 
-    @property
-    def count(self) -> int:
-        """How many there are in all."""
-        return len(self.items) + self.more
-
-
-def _first_items(findings: Sequence[Finding], context: NoticeContext, rows: int = MAX_ROWS) -> FirstItems:
-    reasons = [summary.outcome_sentence(f, context.owners.tz) for f in findings[:rows]]
-    items = tuple((notice_item(f, context, for_admins=True), why) for f, why in zip(findings[:rows], reasons, strict=True))
-    return FirstItems(items=items, more=max(0, len(findings) - rows))
+def _problem_sections(
+    report: Report, context: NoticeContext, known: Collection[str], failures: Sequence[str], on_hold: OnHold
+) -> list[Section]:
+    """What failed, where an idle share jumped, what is over budget, and what is to be known of accepted findings."""
+    since, jumps = on_hold.over_budget, on_hold.jumps
+    failed = list(dict.fromkeys((*failures, *map(summary.failure_text, report.own_failures))))[:MAX_ROWS]
+    over = [
+        b for b in report.run.budgets if b.is_over and _budget_topic(mark := mark_of(b.name), since.get(mark, "")) not in known
+    ]
+    jumped, note = [_jump_line(jump, context) for jump in jumps[:MAX_ROWS]], "no actions and no notices of idleness there"
+    budgets = [f"{tidy_line(summary.budget_line(budget, context.currency), 300)}." for budget in over[:MAX_ROWS]]
+    accepted = [tidy_line(text, 300) for text in summary.acceptance_notes(report)]
+    return [
+        admin_sections.lines_section("Failed", [tidy_line(text, 300) for text in failed]),
+        admin_sections.lines_section("Idle share jumped", jumped, len(jumps) - MAX_ROWS, note),
+        admin_sections.lines_section("Over budget", budgets),
+        admin_sections.lines_section("Accepted findings", accepted),
+    ]
 
 
 def _waits_for_person(finding: Finding, report: Report) -> bool:
@@ -246,13 +216,6 @@ def _waits_for_person(finding: Finding, report: Report) -> bool:
 def _is_unusual(finding: Finding) -> bool:
     """Whether an action is news: what office hours do every evening and morning isn't, unless it went wrong."""
     return finding.case.rule.hours is None or finding.outcome.result in {Result.REFUSED, Result.FAILED}
-
-
-def _release_options(on_hold: Sequence[Finding]) -> str:
-    """The options with which `reaper release` allows these actions: `--account 123456789012`."""
-    names = list(dict.fromkeys(f.case.resource.target.account for f in on_hold))
-    over_run = any(reason.release == RELEASE_ALL for f in on_hold for reason in f.step.hold_reasons)
-    return RELEASE_ALL if over_run or not 0 < len(names) <= MAX_ACCOUNTS else f"--account {','.join(names)}"
 
 
 def _jump_line(jump: Breaker, context: NoticeContext) -> str:
@@ -336,54 +299,3 @@ def idle_text(report: Report, context: NoticeContext, *, brief: bool = False) ->
 
 def _count_text(findings: Sequence[Finding], brief: bool) -> str:
     return str(len(findings)) if brief else count_noun(len(findings), "action")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupCost:
-    """What one team, owner or kind has idle.
-
-    `rate`: `$336 a month`; `unpriced` of `count` are not in it. `percent`: the length of its bar, of the most expensive group's; 0 if no
-    price is known. `others`: how many groups it combines, 0 for a group of its own. `mixed`: its resources and what of it is idle, if
-    it also has others.
-    """
-
-    name: str
-    count: int
-    unpriced: int
-    rate: str
-    percent: int
-    others: int
-    mixed: str
-
-
-def _cost_breakdown(report: Report, context: NoticeContext) -> Mapping[str, list[GroupCost]]:
-    """By heading, what each owner and kind has idle, most expensive first; with `report.tags` before that what each team costs."""
-    idle, keys = report.idle, report.run.report_tags
-    teams = {f"Cost by {tidy_line(key, 60)}, idle or not": summary.team_costs(report, MAX_GROUPS) for key in keys[:1]}
-    groups = {
-        **teams,
-        "Idle cost by owner": summary.groups_by_cost(idle, lambda f: f.case.owner.address or "no owner address", MAX_GROUPS),
-        "Idle cost by kind": summary.groups_by_cost(idle, lambda f: kind_title(f.case.resource.kind), MAX_GROUPS),
-    }
-    return {heading: _group_costs(same, context, mixed=heading in teams) for heading, same in groups.items()}
-
-
-def _group_costs(groups: Sequence[summary.CostGroup], context: NoticeContext, *, mixed: bool) -> list[GroupCost]:
-    """Resources without a price count, but not as money."""
-    top = max((each.money.usd_per_hour for each in groups if not each.others), default=0.0)
-    costs = []
-    for group in groups:
-        money, idle = group.money, summary.idle_money(group.findings)
-        part = f"{count_noun(money.count, 'resource')}, {rate_text(idle, context) if idle.count else 'none'} of it idle"
-        has_bar = top and money.unpriced < money.count
-        cost = GroupCost(
-            name=f"and {group.name}" if group.others else tidy_line(group.name, 60) or "(no name)",
-            count=money.count,
-            unpriced=money.unpriced if has_cost(money) else 0,
-            rate=rate_text(money, context),
-            percent=min(100, max(1, round(100 * money.usd_per_hour / top))) if has_bar else 0,
-            others=group.others,
-            mixed=part if mixed else "",
-        )
-        costs.append(cost)
-    return costs

@@ -14,8 +14,9 @@ from html import escape
 from typing import Any
 
 from reaper.finding import Actions, Finding, Report
+from reaper.notices.blocks import plain
 from reaper.notices.forecast import NoticeContext
-from reaper.notices.item import Item, keep_tag, notice_item
+from reaper.notices.item import Item, about, fact_lines, keep_tag, notice_item
 from reaper.notices.message import WORD_JOINER, Audience, Card, CardItem, Message, without_markup
 from reaper.prices import price_basis
 from reaper.report import summary
@@ -72,13 +73,7 @@ def admin_card(report: Report, actions: Actions, context: NoticeContext, lines: 
 
 def card_item(item: Item, why: str = "") -> CardItem:
     """One resource. `why`: the result of an action, as a sentence; by default what comes next."""
-    cost = f"{item.cost.figure}, {item.cost.besides}" if item.cost.besides else item.cost.figure
-    after = why or f"{'Done' if item.acted else 'Next'}: {item.next_sentence}"
-    return CardItem(
-        name=item.name,
-        about=", ".join(filter(None, (item.kind, item.size, item.where))),
-        lines=(f"Evidence{' (indirect)' if item.likely else ''}: {item.because}", f"{item.cost.label}: {cost}", after),
-    )
+    return CardItem(name=item.name, about=about(item), lines=tuple(map(plain, fact_lines(item, why))))
 
 
 def payload(message: Message, service: str) -> dict[str, Any] | None:

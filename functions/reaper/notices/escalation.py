@@ -10,27 +10,39 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
-from reaper.case import may_act
+from reaper.case import Owner, may_act
 from reaper.coverage import own_row
 from reaper.errors import ReaperError
 from reaper.finding import Finding, money_of
 from reaper.ledger.ledger import update_record
 from reaper.ledger.rows import HistoryEntry, remembered_ids
 from reaper.model import Resource, StepName
+from reaper.notices.blocks import Block, Entry, Line, Look, Paragraph, render_mail
 from reaper.notices.channels.delivery import Misses, deliver, first_receipt
 from reaper.notices.chat_card import card_item
 from reaper.notices.context import NoticeRound, Part, attempt
 from reaper.notices.forecast import NoticeContext
-from reaper.notices.item import cost_sentence, has_cost, keep_tag, notice_item, shown_name, wasted_text
-from reaper.notices.message import MAX_SUBJECT, Audience, Card, Message, is_deliverable, render_mail
+from reaper.notices.item import (
+    Item,
+    cost_sentence,
+    fact_lines,
+    has_cost,
+    idle_line,
+    item_entry,
+    keep_tag,
+    notice_item,
+    shown_name,
+    signature,
+    wasted_text,
+)
+from reaper.notices.message import MAX_SUBJECT, Audience, Card, Message, is_deliverable
 from reaper.notices.sending import MAX_RESOURCES
 from reaper.policy.owners import SEVERAL, shown
 from reaper.policy.schema import Escalate
 from reaper.policy.tags import tag_values
 from reaper.policy.values import ADMINS, TAG_ADDRESSEE
-from reaper.prices import price_basis
 from reaper.record import Notice, Record, dated_ahead_because
-from reaper.text import count_noun, tidy_line
+from reaper.text import count_noun, format_time, tidy_line
 
 
 def send_escalations(escalate: Escalate, notices: NoticeContext, mails: NoticeRound) -> NoticeRound:
@@ -72,18 +84,12 @@ def escalation_message(addressee: str, findings: Sequence[Finding], escalate: Es
     about = headline if has_cost(money) else f"{count_noun(money.count, 'ML resource')} still idle"
     subject = tidy_line(f"Escalation: {about} despite reminders{which}", MAX_SUBJECT, joiners=False)
     items = [(notice_item(f, context), f.case.owner, _notice(f)) for f in findings]
-    text, html = render_mail(
-        "escalation",
-        subject=subject,
-        headline=headline,
-        wasted=wasted_text(findings, context),
-        items=items,
-        addressee=addressee,
-        named_by=dict.fromkeys(to if to.startswith(TAG_ADDRESSEE) else "the policy" for to in escalate.to if to != ADMINS),
-        tag=keep_tag(context.now),
-        basis=price_basis(findings, context.currency),
-        context=context,
-    )
+    entries = [_entry(number, *each) for number, each in enumerate(items, 1)]
+    named_by = dict.fromkeys(to if to.startswith(TAG_ADDRESSEE) else "the policy" for to in escalate.to if to != ADMINS)
+    names = " or ".join(named_by).replace("tag:", "the tag ")
+    why = "the policy sends escalations to admins" if to_admins else f"{names} names you for escalations"
+    head, foot = _head(headline, addressee, findings, context), signature(f"{why}.\n", findings, context)
+    text, html = render_mail(subject, [*head, *entries, foot])
     owner = "" if to_admins else addressee
     lines = [f"{count_noun(known.reminders, 'reminder')} to {shown(by)}. {item.next_sentence}" for item, by, known in items]
     return Message(
@@ -96,6 +102,45 @@ def escalation_message(addressee: str, findings: Sequence[Finding], escalate: Es
         resource_ids=tuple(f.case.resource.id for f in findings),
         card=Card(items=tuple(card_item(item, line) for (item, _, _), line in zip(items, lines, strict=True))),
     )
+
+
+def _head(headline: str, addressee: str, findings: Sequence[Finding], context: NoticeContext) -> list[Block]:
+    """That it is still idle, and what its reader can do."""
+    one, wasted, tag = len(findings) == 1, wasted_text(findings, context), keep_tag(context.now)
+    was, it, them, the_owner, each = (
+        ("Its owner was", "it's", "it", "the owner", "")
+        if one
+        else ("Their owners were", "they're", "them", "the owners", " to each")
+    )
+    idle = f"{f'; {wasted}' if wasted else ''}. {was} notified and reminded, and {it} still idle."
+    ways = [
+        f"Ask {the_owner} whether {it} still needed.",
+        f"Still needed? Ask {the_owner} to keep {them}, or add the tag {tag}{each}.",
+        f"No longer needed? Have {them} stopped or deleted, and the notices end.",
+    ]
+    contact = context.owners.contact or context.owners.fallback or ADMINS
+    ways += [f"Questions? Ask {contact}."] if addressee not in (ADMINS, contact.lower()) else []
+    moves = "This mail is for your information: it moves no date, and nothing is stopped because of it."
+    return [
+        Paragraph(lines=[Line(text=headline, besides=idle, look=Look.TITLE)]),
+        Paragraph(lines=[Line(text=f"{moves} What you can do:")]),
+        Paragraph(lines=[Line(text=way, look=Look.BULLET) for way in ways]),
+    ]
+
+
+def _entry(number: int, item: Item, owner: Owner, notice: Notice) -> Entry:
+    """The owner's reminder of it, without the owner's links and commands."""
+    is_known, tz = not owner.source.startswith("fallback"), item.tz
+    who = f"{owner.address} ({owner.source})" if is_known else f"unknown; notices go to {owner.address}"
+    count = "once" if notice.reminders == 1 else f"{notice.reminders} times, last"
+    warned, reminded = (format_time(at, tz) if at else "" for at in (notice.warned_at, notice.reminded_at))
+    item = replace(item, bars="", next_sentence=item.next_sentence.replace("until you stop it", "until it's stopped"))
+    keep = [Line(label="To keep it, add a tag:", text=item.tag_command, look=Look.CODE)] if item.tag_command else []
+    lines = [
+        Line(label="Owner:", text=tidy_line(who, 300)),
+        Line(text=f"Notified on {warned}, then reminded {count} on {reminded}."),
+    ]
+    return item_entry(number, item, [*lines, *idle_line(item), *fact_lines(item), *keep])
 
 
 def _is_due(finding: Finding, escalate: Escalate, mails: NoticeRound) -> bool:

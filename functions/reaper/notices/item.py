@@ -19,11 +19,14 @@ from reaper.finding import Finding, Money, can_be_kept, is_action, money_of, sav
 from reaper.kind import Command, Kind, account_of, is_pasteable
 from reaper.model import Resource, Result, Role, State, StepName, is_native
 from reaper.notices import forecast
+from reaper.notices.blocks import Entry, Line, Look, Paragraph, Row
 from reaper.notices.forecast import NoticeContext
-from reaper.text import SMALLEST_SHOWN_USD, format_day, format_usd, tidy_line, with_local_times
+from reaper.notices.message import ABOUT, SENDER_NAME
+from reaper.prices import price_basis
+from reaper.text import SMALLEST_SHOWN_USD, format_day, format_time, format_usd, tidy_line, with_local_times
 from reaper.urls import is_loopback, split_address
 
-KEEP_DAYS = 7
+KEEP_DAYS, SAVING = 7, "Saving:"
 RESTORE_COMMAND = "reaper restore"
 LOCATION_SETTINGS = ("REAPER_LEDGER", "REAPER_MANIFESTS")
 """The settings that tell a command where the deployment's ledger and manifests are."""
@@ -36,31 +39,8 @@ NEVER = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cost:
-    """What one resource costs, or what an action on it saves: `Cost`, `$97.44 a day`, `$893 wasted since Thu 12 Nov`."""
-
-    label: str
-    figure: str
-    besides: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sparkline:
-    """The bars of one activity signal, oldest first, for any mail client; they cover `span` and end with the window."""
-
-    signal: str
-    bars: str
-    span: timedelta
-
-    @property
-    def heights(self) -> list[int]:
-        """The bars as numbers from 0 (no use) to 7."""
-        return [BAR_CHARACTERS.index(bar) for bar in self.bars]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """One resource for the templates; every text is one printable line of bounded length.
+    """One resource for every message; each text is one printable line of bounded length.
 
     `tz`: the zone of its times. `can_keep`: a tag keeps it from what comes next. `stop`: the command that stops it now. `console`: the address of its page. `undo_needs_admin`: only admins
     can run `undo`.
@@ -76,10 +56,11 @@ class Item:
     at_least: bool
     because: str
     likely: bool
-    spark: Sparkline | None
+    bars: str
+    bars_about: str
     rate: str
     wasted: str
-    cost: Cost
+    cost: Line
     acted: bool
     can_keep: bool
     next_sentence: str
@@ -94,7 +75,7 @@ class Item:
 
 
 def notice_item(finding: Finding, context: NoticeContext, snooze_link: str | None = None, *, for_admins: bool = False) -> Item:
-    """A finding for the templates. For admins, a command names the ledger that it needs."""
+    """A finding as messages show it. For admins, a command names the ledger that it needs."""
     resource, verdict, zone = finding.case.resource, finding.case.verdict, context.time_zone(finding)
     acted = is_action(finding)
     removes = finding.step.name is not StepName.START and (acted or finding.announced)
@@ -103,6 +84,7 @@ def notice_item(finding: Finding, context: NoticeContext, snooze_link: str | Non
     needs_admin = undo is not None and undo.startswith(f"{RESTORE_COMMAND} ")
     idle = verdict.state is State.IDLE and not acted
     since = finding.idle_since
+    bars, bars_about = pick_sparkline(finding.case.evidence)
     return Item(
         name=shown_name(resource),
         kind=kind_title(resource.kind),
@@ -115,7 +97,8 @@ def notice_item(finding: Finding, context: NoticeContext, snooze_link: str | Non
         at_least=bool(since and resource.created and verdict.last_busy is None and resource.created < since),
         because=with_local_times(tidy_line(verdict.because, 300), zone),
         likely=verdict.confidence == "likely",
-        spark=pick_sparkline(finding.case.evidence),
+        bars=bars,
+        bars_about=bars_about,
         rate=rate_text(money_of([finding]), context),
         wasted=wasted_text([finding], context),
         cost=_item_cost(finding, context),
@@ -131,6 +114,45 @@ def notice_item(finding: Finding, context: NoticeContext, snooze_link: str | Non
         owner=tidy_line(finding.case.owner.source, 200),
         disowned_by=tidy_line(finding.case.owner.disowned_by or "", 120),
     )
+
+
+def fact_lines(item: Item, after: str = "") -> list[Line]:
+    """Its evidence, its cost, and what comes next or was done; or else `after`, a sentence of one's own."""
+    following = Line(label=f"{'Done' if item.acted else 'Next'}:", text=item.next_sentence)
+    return [
+        Line(label=f"Evidence{' (indirect)' if item.likely else ''}:", text=item.because, look=Look.DIM),
+        item.cost,
+        Line(text=after) if after else following,
+    ]
+
+
+def idle_line(item: Item) -> list[Line]:
+    """Since when it is idle, if that is known."""
+    least = "at least " if item.at_least else ""
+    return [Line(label="Idle since:", text=f"{least}{format_time(item.since, item.tz)} ({item.length})")] if item.since else []
+
+
+def about(item: Item) -> str:
+    """Its kind, size and place."""
+    return ", ".join(filter(None, (item.kind, item.size, item.where)))
+
+
+def item_entry(number: int, item: Item, lines: Sequence[Line]) -> Entry:
+    """The item in full, with these lines."""
+    return Entry(number=number, name=item.name, about=about(item), bars=item.bars, bars_about=item.bars_about, lines=lines)
+
+
+def item_row(item: Item, figure: str = "", rest: str = "", lines: Sequence[Line] = ()) -> Row:
+    """The item as a row of a list."""
+    return Row(name=item.name, about=f"{item.kind}, {item.where}", figure=figure, rest=rest, lines=lines)
+
+
+def signature(why: str, findings: Sequence[Finding], context: NoticeContext, asks: Sequence[Line] = ()) -> Paragraph:
+    """Where its reader can ask, why they get it, and the basis of the prices."""
+    run = f" Run {context.run_id}." if context.run_id else ""
+    because = Line(text=f"{SENDER_NAME}. You're getting this because {why}")
+    basis = Line(text=f"{price_basis(findings, context.currency)}{run}")
+    return Paragraph(lines=[*asks, because, Line(label="What is this?", text=ABOUT, href=ABOUT), basis], form="foot")
 
 
 def shown_name(resource: Resource, most: int = 120) -> str:
@@ -238,14 +260,14 @@ def console_address(resource: Resource) -> str | None:
     return kind.console_url(resource) if kind else None
 
 
-def pick_sparkline(evidence: Sequence[Evidence]) -> Sparkline | None:
-    """The activity signal that was busy last; None if none has a series."""
+def pick_sparkline(evidence: Sequence[Evidence]) -> tuple[str, str]:
+    """The bars of the activity signal that was busy last, and what they show; empty if none has a series."""
     drawn = [e for e in evidence if e.role is Role.ACTIVITY and e.slots]
     if not drawn:
-        return None
+        return "", ""
     best = max(drawn, key=lambda e: e.last_busy or NEVER)
-    name = f"{best.signal} of {best.subject}" if best.subject else best.signal
-    return Sparkline(signal=name, bars=draw_bars(best.slots), span=SLOT_LENGTH * len(best.slots))
+    name = tidy_line(f"{best.signal} of {best.subject}" if best.subject else best.signal, 60)
+    return draw_bars(best.slots), f"{name}, last {format_duration(SLOT_LENGTH * len(best.slots))}"
 
 
 def draw_bars(slots: Sequence[int]) -> str:
@@ -255,18 +277,20 @@ def draw_bars(slots: Sequence[int]) -> str:
     return "".join(BAR_CHARACTERS[max(1, round(peak * 7 / 100)) if peak > 0 else 0] for peak in reversed(peaks))
 
 
-def _item_cost(finding: Finding, context: NoticeContext) -> Cost:
+def _item_cost(finding: Finding, context: NoticeContext) -> Line:
     """A rate while it is idle; after an action, what that saves, since the cost has changed."""
-    rate = rate_text(money_of([finding]), context)
+    label, figure, besides = "Cost:", rate_text(money_of([finding]), context), "before that"
     if not is_action(finding) or finding.case.price is None:
-        return Cost(label="Cost", figure=rate, besides=wasted_text([finding], context))
-    if finding.outcome.result is not Result.DONE:
-        return Cost(label="Cost", figure=rate, besides="if it still runs")
-    if saved := lasting_saving(finding):
-        return Cost(label="Saving", figure=context.rate(saved), besides=f"it cost {rate}")
-    if is_native(finding.case.resource, finding.step.name):
-        return Cost(label="Cost", figure=rate, besides="until it shuts down")
-    return Cost(label="Cost", figure=rate, besides="until the rest is done" if finding.outcome.part_done else "before that")
+        besides = wasted_text([finding], context)
+    elif finding.outcome.result is not Result.DONE:
+        besides = "if it still runs"
+    elif saved := lasting_saving(finding):
+        label, figure, besides = SAVING, context.rate(saved), f"it cost {figure}"
+    elif is_native(finding.case.resource, finding.step.name):
+        besides = "until it shuts down"
+    elif finding.outcome.part_done:
+        besides = "until the rest is done"
+    return Line(label=label, text=figure, besides=f", {besides}" if besides else "", look=Look.MONEY)
 
 
 def _safe_link(address: str | None) -> str | None:

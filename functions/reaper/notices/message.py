@@ -6,15 +6,9 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cache
-from typing import TYPE_CHECKING, Any
 
 from reaper.errors import CloudError, Reason
 from reaper.ledger.rows import Visit
-from reaper.text import open_templates
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
 
 SENDER_NAME = "ML Idle Reaper"
 ABOUT = "https://github.com/ml-idle-reaper/ml-idle-reaper/blob/main/docs/got-a-mail.md"
@@ -131,18 +125,3 @@ def without_markup(text: str) -> str:
     Names, tags and reasons are other people's words. The reaper's own links stay: they show their address.
     """
     return _MARKUP.sub(lambda match: match[0] if match["address"] else match[0] + WORD_JOINER, text)
-
-
-def render_mail(name: str, **values: Any) -> tuple[str, str]:
-    """Plain text and HTML of the mail `owner`, `admin`, `take_back`, `monthly` or `escalation`. HTML is escaped; plain text needs no escaping."""
-    pages = _templates()
-    plain = pages.get_template(f"{name}.txt.j2").render(**values)
-    html = pages.get_template(f"{name}.html.j2").render(**values)
-    return re.sub(r"\n{3,}", "\n\n", plain).strip() + "\n", re.sub(r"\n\s*\n+", "\n", html).strip() + "\n"
-
-
-@cache
-def _templates() -> Environment:
-    pages = open_templates("reaper.notices", {}, "templates")
-    pages.globals["ABOUT"] = ABOUT
-    return pages

@@ -18,11 +18,12 @@ from reaper.finding import Finding, Outcome, View, follow_up, is_action, judged_
 from reaper.ledger.ledger import update_record, update_snooze
 from reaper.ledger.rows import HistoryEntry, Recalled, comparable_id, remembered_ids
 from reaper.model import NOTICES, Resource, Result, StepName
+from reaper.notices.blocks import Line, Look, Paragraph, render_mail
 from reaper.notices.channels.delivery import Delivery, Misses, deliver, errors_by_id, receipts_by_id
 from reaper.notices.context import NoticeRound, Part, attempt
 from reaper.notices.forecast import NoticeContext
 from reaper.notices.item import kind_title, shown_name, shown_place
-from reaper.notices.message import MAX_SUBJECT, Audience, Card, Message, is_deliverable, render_mail
+from reaper.notices.message import ABOUT, MAX_SUBJECT, SENDER_NAME, Audience, Card, Message, is_deliverable
 from reaper.notices.owner_notice import owner_notices
 from reaper.planning import accepted
 from reaper.record import (
@@ -307,7 +308,20 @@ def _take_back_message(address: str, corrections: Sequence[_Wrong]) -> Message:
         name = tidy_line(resource.name, 60, joiners=False) or "a resource"
         subject = f"Correction: {name} was used on {format_time(owed.hour, tz)}; that notice no longer counts"
     subject, lines = tidy_line(subject, MAX_SUBJECT, joiners=False), [_correction_line(each) for each in corrections]
-    text, html = render_mail("take_back", subject=subject, lines=lines)
+    was, it, those, notice = (
+        ("A notice to you was", "It", "this resource was", "that notice")
+        if len(lines) == 1
+        else ("Notices to you were", "They", "these resources were", "those notices")
+    )
+    idle = f". {it} said that {those} idle, but metrics that came later show use:"
+    ending = f"You don't have to do anything. Nothing will be stopped because of {notice}. Before any action you get a new one."
+    blocks = [
+        Paragraph(lines=[Line(text=f"{was} wrong", besides=idle, look=Look.TITLE)]),
+        Paragraph(lines=[Line(text=line, look=Look.BULLET) for line in lines]),
+        Paragraph(lines=[Line(text=ending)]),
+        Paragraph(lines=[Line(label=f"{SENDER_NAME}. What is this?", text=ABOUT, href=ABOUT)], form="foot"),
+    ]
+    text, html = render_mail(subject, blocks)
     return Message(
         to=address,
         subject=subject,
