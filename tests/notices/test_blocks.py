@@ -4,20 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from reaper.notices.blocks import (
-    LISTS,
-    MAX_HTML,
-    MAX_TEXT,
-    OVERVIEW,
-    STAYS,
-    Block,
-    Line,
-    Look,
-    Paragraph,
-    Row,
-    Section,
-    render_mail,
-)
+from reaper.notices.message import LISTS, OVERVIEW, STAYS, Block, Line, Look, Paragraph, Row, Section
+from reaper.notices.render import MAX_HTML, MAX_TEXT, render_mail
 
 FOOT = Paragraph(lines=[Line(text="ML Idle Reaper")], form="foot")
 RELEASE = Section(title="On hold", count=1, rows=[Row(name="churn")], note="allow with {}", codes=["reaper release --all"])

@@ -18,8 +18,8 @@ from reaper.cli import sample
 from reaper.finding import Finding, Outcome, Step
 from reaper.model import HoldReason, Mode, Result, State, Status, StepName, Target
 from reaper.notices.admin_summary import admin_summary
-from reaper.notices.letter import hours_headline, letter_about
 from reaper.notices.message import MAX_SUBJECT, Message
+from reaper.notices.owner_notice import hours_headline, letter_about
 from reaper.record import Notice
 from reaper.report.table import WIDE
 from reaper.report.text import render

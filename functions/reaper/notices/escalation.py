@@ -10,32 +10,19 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
-from reaper.case import Owner, may_act
+from reaper.case import may_act
 from reaper.coverage import own_row
 from reaper.errors import ReaperError
 from reaper.finding import Finding, money_of
 from reaper.ledger.ledger import update_record
 from reaper.ledger.rows import HistoryEntry, remembered_ids
 from reaper.model import Resource, StepName
-from reaper.notices.blocks import Block, Entry, Line, Look, Paragraph, render_mail
+from reaper.notices import item
 from reaper.notices.channels.delivery import Misses, deliver, first_receipt
-from reaper.notices.chat_card import card_item
 from reaper.notices.context import NoticeRound, Part, attempt
 from reaper.notices.forecast import NoticeContext
-from reaper.notices.item import (
-    Item,
-    cost_sentence,
-    fact_lines,
-    has_cost,
-    idle_line,
-    item_entry,
-    keep_tag,
-    notice_item,
-    shown_name,
-    signature,
-    wasted_text,
-)
-from reaper.notices.message import MAX_SUBJECT, Audience, Card, Message, is_deliverable
+from reaper.notices.message import MAX_SUBJECT, Audience, Block, Card, Entry, Line, Look, Message, Paragraph, is_deliverable
+from reaper.notices.render import render_mail
 from reaper.notices.sending import MAX_RESOURCES
 from reaper.policy.owners import SEVERAL, shown
 from reaper.policy.schema import Escalate
@@ -55,7 +42,7 @@ def send_escalations(escalate: Escalate, notices: NoticeContext, mails: NoticeRo
         for to in pending:
             waiting[to].append(finding)
         for problem in problems if pending or not _notice(finding).escalated_to else ():
-            unsent[problem].append(shown_name(finding.case.resource, 60))
+            unsent[problem].append(item.shown_name(finding.case.resource, 60))
     texts = [f"{count_noun(len(names), 'escalation')} not sent {why} (first: {names[0]})" for why, names in unsent.items()]
     mails = replace(mails, rows=(*mails.rows, own_row("escalations", "; ".join(texts)))) if texts else mails
     misses: Misses = {}
@@ -75,43 +62,20 @@ def send_escalations(escalate: Escalate, notices: NoticeContext, mails: NoticeRo
 
 
 def escalation_message(addressee: str, findings: Sequence[Finding], escalate: Escalate, context: NoticeContext) -> Message:
-    """The mail: what the owner was notified of and when, what it costs, what comes next, and what its reader can do."""
-    to_admins, money = addressee == ADMINS, money_of(findings)
+    """The owners' reminder of these, without their links and commands: what it costs, what comes next, and what its reader can do."""
+    to_admins, money, one = addressee == ADMINS, money_of(findings), len(findings) == 1
     audience = Audience.ADMINS if to_admins else Audience.OWNERS
     context = replace(context, audience=audience)
-    headline = cost_sentence(count_noun(money.count, "idle ML resource"), money, context)
-    which = f": {findings[0].case.resource.name}" if money.count == 1 else ""
-    about = headline if has_cost(money) else f"{count_noun(money.count, 'ML resource')} still idle"
+    headline = item.cost_sentence(count_noun(money.count, "idle ML resource"), money, context)
+    about = headline if item.has_cost(money) else f"{count_noun(money.count, 'ML resource')} still idle"
+    which = f": {findings[0].case.resource.name}" if one else ""
     subject = tidy_line(f"Escalation: {about} despite reminders{which}", MAX_SUBJECT, joiners=False)
-    items = [(notice_item(f, context), f.case.owner, _notice(f)) for f in findings]
-    entries = [_entry(number, *each) for number, each in enumerate(items, 1)]
-    named_by = dict.fromkeys(to if to.startswith(TAG_ADDRESSEE) else "the policy" for to in escalate.to if to != ADMINS)
-    names = " or ".join(named_by).replace("tag:", "the tag ")
-    why = "the policy sends escalations to admins" if to_admins else f"{names} names you for escalations"
-    head, foot = _head(headline, addressee, findings, context), signature(f"{why}.\n", findings, context)
-    text, html = render_mail(subject, [*head, *entries, foot])
-    owner = "" if to_admins else addressee
-    lines = [f"{count_noun(known.reminders, 'reminder')} to {shown(by)}. {item.next_sentence}" for item, by, known in items]
-    return Message(
-        to=(context.owners.fallback or "") if to_admins else addressee,
-        subject=subject,
-        text=text,
-        html=html,
-        audience=audience,
-        attributes={"audience": audience.value, "owner": owner, "action": ("escalate",), "resources": money.count},
-        resource_ids=tuple(f.case.resource.id for f in findings),
-        card=Card(items=tuple(card_item(item, line) for (item, _, _), line in zip(items, lines, strict=True))),
-    )
-
-
-def _head(headline: str, addressee: str, findings: Sequence[Finding], context: NoticeContext) -> list[Block]:
-    """That it is still idle, and what its reader can do."""
-    one, wasted, tag = len(findings) == 1, wasted_text(findings, context), keep_tag(context.now)
     was, it, them, the_owner, each = (
         ("Its owner was", "it's", "it", "the owner", "")
         if one
         else ("Their owners were", "they're", "them", "the owners", " to each")
     )
+    wasted, tag = item.wasted_text(findings, context), item.keep_tag(context.now)
     idle = f"{f'; {wasted}' if wasted else ''}. {was} notified and reminded, and {it} still idle."
     ways = [
         f"Ask {the_owner} whether {it} still needed.",
@@ -120,27 +84,58 @@ def _head(headline: str, addressee: str, findings: Sequence[Finding], context: N
     ]
     contact = context.owners.contact or context.owners.fallback or ADMINS
     ways += [f"Questions? Ask {contact}."] if addressee not in (ADMINS, contact.lower()) else []
-    moves = "This mail is for your information: it moves no date, and nothing is stopped because of it."
-    return [
+    moves = "This mail is for your information: it moves no date, and nothing is stopped because of it. What you can do:"
+    named_by = dict.fromkeys(to if to.startswith(TAG_ADDRESSEE) else "the policy" for to in escalate.to if to != ADMINS)
+    names = " or ".join(named_by).replace("tag:", "the tag ")
+    why = "the policy sends escalations to admins" if to_admins else f"{names} names you for escalations"
+    blocks: list[Block] = [
         Paragraph(lines=[Line(text=headline, besides=idle, look=Look.TITLE)]),
-        Paragraph(lines=[Line(text=f"{moves} What you can do:")]),
+        Paragraph(lines=[Line(text=moves)]),
         Paragraph(lines=[Line(text=way, look=Look.BULLET) for way in ways]),
+        *(_entry(number, finding, context) for number, finding in enumerate(findings, 1)),
+        item.signature(f"{why}.\n", findings, context),
     ]
+    text, html = render_mail(subject, blocks)
+    return Message(
+        to=(context.owners.fallback or "") if to_admins else addressee,
+        subject=subject,
+        text=text,
+        html=html,
+        audience=audience,
+        attributes={
+            "audience": audience.value,
+            "owner": "" if to_admins else addressee,
+            "action": ("escalate",),
+            "resources": money.count,
+        },
+        resource_ids=tuple(f.case.resource.id for f in findings),
+        card=Card(entries=[_card_entry(number, finding, context) for number, finding in enumerate(findings, 1)]),
+    )
 
 
-def _entry(number: int, item: Item, owner: Owner, notice: Notice) -> Entry:
-    """The owner's reminder of it, without the owner's links and commands."""
-    is_known, tz = not owner.source.startswith("fallback"), item.tz
-    who = f"{owner.address} ({owner.source})" if is_known else f"unknown; notices go to {owner.address}"
+def _entry(number: int, finding: Finding, context: NoticeContext) -> Entry:
+    """The owner's reminder of it, without bars and the owner's links, and whom it went to and when."""
+    owner, notice, tz = finding.case.owner, _notice(finding), context.time_zone(finding)
+    is_fallback = owner.source.startswith("fallback")
+    who = f"unknown; notices go to {owner.address}" if is_fallback else f"{owner.address} ({owner.source})"
     count = "once" if notice.reminders == 1 else f"{notice.reminders} times, last"
     warned, reminded = (format_time(at, tz) if at else "" for at in (notice.warned_at, notice.reminded_at))
-    item = replace(item, bars="", next_sentence=item.next_sentence.replace("until you stop it", "until it's stopped"))
-    keep = [Line(label="To keep it, add a tag:", text=item.tag_command, look=Look.CODE)] if item.tag_command else []
+    *facts, comes = item.fact_lines(finding, context)
     lines = [
         Line(label="Owner:", text=tidy_line(who, 300)),
         Line(text=f"Notified on {warned}, then reminded {count} on {reminded}."),
+        *item.idle_line(finding, context),
+        *facts,
+        replace(comes, text=comes.text.replace("until you stop it", "until it's stopped")),
+        *item.tag_line(finding, context),
     ]
-    return item_entry(number, item, [*lines, *idle_line(item), *fact_lines(item), *keep])
+    return item.item_entry(number, finding, lines, has_bars=False)
+
+
+def _card_entry(number: int, finding: Finding, context: NoticeContext) -> Entry:
+    reminded = f"{count_noun(_notice(finding).reminders, 'reminder')} to {shown(finding.case.owner)}."
+    facts = item.fact_lines(finding, context, f"{reminded} {item.next_text(finding, context)}")
+    return item.item_entry(number, finding, facts, has_bars=False)
 
 
 def _is_due(finding: Finding, escalate: Escalate, mails: NoticeRound) -> bool:

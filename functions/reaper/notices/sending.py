@@ -18,13 +18,24 @@ from reaper.finding import Finding, Outcome, View, follow_up, is_action, judged_
 from reaper.ledger.ledger import update_record, update_snooze
 from reaper.ledger.rows import HistoryEntry, Recalled, comparable_id, remembered_ids
 from reaper.model import NOTICES, Resource, Result, StepName
-from reaper.notices.blocks import Line, Look, Paragraph, render_mail
 from reaper.notices.channels.delivery import Delivery, Misses, deliver, errors_by_id, receipts_by_id
 from reaper.notices.context import NoticeRound, Part, attempt
 from reaper.notices.forecast import NoticeContext
 from reaper.notices.item import kind_title, shown_name, shown_place
-from reaper.notices.message import ABOUT, MAX_SUBJECT, SENDER_NAME, Audience, Card, Message, is_deliverable
+from reaper.notices.message import (
+    ABOUT,
+    MAX_SUBJECT,
+    SENDER_NAME,
+    Audience,
+    Card,
+    Line,
+    Look,
+    Message,
+    Paragraph,
+    is_deliverable,
+)
 from reaper.notices.owner_notice import owner_notices
+from reaper.notices.render import render_mail
 from reaper.planning import accepted
 from reaper.record import (
     Act,
