@@ -24,9 +24,9 @@ from reaper.decide import decide
 from reaper.doctor.check import CheckStatus
 from reaper.errors import CloudError, Reason
 from reaper.model import Mode
+from reaper.notices.blocks import LISTS
 from reaper.notices.channels import delivery
 from reaper.notices.channels.delivery import ChannelContext
-from reaper.notices.message import LISTS
 from reaper.observe import observe
 from reaper.policy import lint
 from reaper.policy.parse import parse_policy

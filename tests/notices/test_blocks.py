@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reaper.notices.message import LISTS, OVERVIEW, STAYS, Block, Line, Look, Paragraph, Row, Section
+from reaper.notices.blocks import LISTS, OVERVIEW, STAYS, Block, Line, Look, Paragraph, Row, Section
 from reaper.notices.render import MAX_HTML, MAX_TEXT, render_mail
 
 FOOT = Paragraph(lines=[Line(text="ML Idle Reaper")], form="foot")

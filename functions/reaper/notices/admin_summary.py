@@ -17,24 +17,10 @@ from reaper.limits.caps import RELEASE_ALL, account_text
 from reaper.limits.holds import ALL_ACCOUNTS, Breaker, kind_in_target
 from reaper.model import Mode, Result, Status, StepName
 from reaper.notices import item
+from reaper.notices.blocks import LISTS, OVERVIEW, STAYS, Card, Line, Look, Paragraph, Row, Section
 from reaper.notices.forecast import NoticeContext
 from reaper.notices.item import cost_line, has_cost, item_row, rate_text
-from reaper.notices.message import (
-    LISTS,
-    MAX_SHORT_SUBJECT,
-    MAX_SUBJECT,
-    OVERVIEW,
-    SENDER_NAME,
-    STAYS,
-    Audience,
-    Card,
-    Line,
-    Look,
-    Message,
-    Paragraph,
-    Row,
-    Section,
-)
+from reaper.notices.message import MAX_SHORT_SUBJECT, MAX_SUBJECT, SENDER_NAME, Audience, Message
 from reaper.notices.owner_notice import notice_address
 from reaper.notices.render import render_mail
 from reaper.pending.stop_switch import paused_sentence

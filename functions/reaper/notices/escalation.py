@@ -9,21 +9,21 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from reaper.case import may_act
 from reaper.coverage import own_row
-from reaper.errors import ReaperError
 from reaper.finding import Finding, money_of
 from reaper.ledger.ledger import update_record
-from reaper.ledger.rows import HistoryEntry, remembered_ids
+from reaper.ledger.rows import HistoryEntry, Recalled, remembered_ids
 from reaper.model import Resource, StepName
 from reaper.notices import item
-from reaper.notices.channels.delivery import Misses, deliver, first_receipt
+from reaper.notices.blocks import Block, Card, Entry, Line, Look, Paragraph
 from reaper.notices.context import NoticeRound, Part, attempt
 from reaper.notices.forecast import NoticeContext
-from reaper.notices.message import MAX_SUBJECT, Audience, Block, Card, Entry, Line, Look, Message, Paragraph, is_deliverable
+from reaper.notices.message import MAX_SUBJECT, Audience, Message, is_deliverable
 from reaper.notices.render import render_mail
-from reaper.notices.sending import MAX_RESOURCES
+from reaper.notices.sending import send_by_address
 from reaper.policy.owners import SEVERAL, shown
 from reaper.policy.schema import Escalate
 from reaper.policy.tags import tag_values
@@ -45,23 +45,11 @@ def send_escalations(escalate: Escalate, notices: NoticeContext, mails: NoticeRo
             unsent[problem].append(item.shown_name(finding.case.resource, 60))
     texts = [f"{count_noun(len(names), 'escalation')} not sent {why} (first: {names[0]})" for why, names in unsent.items()]
     mails = replace(mails, rows=(*mails.rows, own_row("escalations", "; ".join(texts)))) if texts else mails
-    misses: Misses = {}
-    for addressee, about in waiting.items():
-        for start in range(0, len(about), MAX_RESOURCES):
-            if mails.is_over() or mails.lost or not mails.leases.prolong_all():
-                return mails
-            owed, failed = _still_owed(addressee, about[start : start + MAX_RESOURCES], mails)
-            mails = mails.after(failed)
-            if owed:
-                mails.context.before_message()
-                message = escalation_message(addressee, owed, escalate, notices)
-                sent = deliver(message, mails.context.channels, misses)
-                receipt = first_receipt(sent)
-                mails = mails.after(Part(deliveries=sent), *(_record(f, addressee, receipt, mails) for f in owed if receipt))
-    return mails
+    is_owed, accept = partial(_is_owed, mails), partial(_record, mails)
+    return send_by_address(waiting, is_owed, partial(escalation_message, escalate, notices), accept, mails)
 
 
-def escalation_message(addressee: str, findings: Sequence[Finding], escalate: Escalate, context: NoticeContext) -> Message:
+def escalation_message(escalate: Escalate, context: NoticeContext, addressee: str, findings: Sequence[Finding]) -> Message:
     """The owners' reminder of these, without their links and commands: what it costs, what comes next, and what its reader can do."""
     to_admins, money, one = addressee == ADMINS, money_of(findings), len(findings) == 1
     audience = Audience.ADMINS if to_admins else Audience.OWNERS
@@ -175,26 +163,19 @@ def _notice(finding: Finding) -> Notice:
     return finding.notice or Notice()
 
 
-def _still_owed(addressee: str, about: Sequence[Finding], mails: NoticeRound) -> tuple[list[Finding], Part]:
-    """Those that still have to be escalated: neither their notice nor a snooze changed meanwhile. None if the ledger can't be read."""
-    try:
-        recalled = mails.ledger.recall(remembered_ids(*(f.case.resource for f in about)), mails.context.clock())
-    except ReaperError as error:
-        return [], Part(errors=[error])
-    known = [mails.findings[f.case.resource.id] for f in about]
-    owed = [
-        f
-        for f in known
-        if not recalled.is_unreadable(*remembered_ids(f.case.resource))
-        and recalled.record(f.case.resource.id).notice == f.notice
-        and recalled.snoozes(f.case.resource).protections == f.snoozes
-        and not dated_ahead_because(recalled.record(f.case.resource.id), mails.context.clock())
-        and addressee not in _notice(f).escalated_to
-    ]
-    return owed, Part(errors=recalled.errors)
+def _is_owed(mails: NoticeRound, addressee: str, finding: Finding, recalled: Recalled) -> bool:
+    """Whether it still has to be escalated: neither its notice nor a snooze changed meanwhile."""
+    resource = finding.case.resource
+    return (
+        not recalled.is_unreadable(*remembered_ids(resource))
+        and recalled.record(resource.id).notice == finding.notice
+        and recalled.snoozes(resource).protections == finding.snoozes
+        and not dated_ahead_because(recalled.record(resource.id), mails.context.clock())
+        and addressee not in _notice(finding).escalated_to
+    )
 
 
-def _record(finding: Finding, addressee: str, receipt: str, mails: NoticeRound) -> Part:
+def _record(mails: NoticeRound, addressee: str, finding: Finding, receipt: str) -> Part:
     resource_id, series, now = finding.case.resource.id, _notice(finding), mails.context.clock()
     because = f"{addressee}: still idle after {count_noun(series.reminders, 'reminder')} to {series.to}"
     entry = HistoryEntry(id=resource_id, when=now, what="escalated", by=receipt, because=because)

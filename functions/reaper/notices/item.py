@@ -18,8 +18,9 @@ from reaper.finding import Finding, Money, can_be_kept, is_action, money_of, sav
 from reaper.kind import Command, Kind, account_of, is_pasteable
 from reaper.model import Confidence, Resource, Result, Role, State, StepName, is_native
 from reaper.notices import forecast
+from reaper.notices.blocks import STAYS, Entry, Line, Look, Paragraph, Row
 from reaper.notices.forecast import NoticeContext
-from reaper.notices.message import ABOUT, SENDER_NAME, STAYS, Entry, Line, Look, Paragraph, Row
+from reaper.notices.message import ABOUT, SENDER_NAME
 from reaper.prices import price_basis
 from reaper.text import SMALLEST_SHOWN_USD, format_day, format_time, format_usd, tidy_line, with_local_times
 from reaper.urls import is_loopback, split_address

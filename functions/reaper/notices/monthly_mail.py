@@ -17,23 +17,12 @@ from reaper.finding import Report
 from reaper.ledger.ledger import update_row
 from reaper.ledger.rows import NamedRow, sortable_time
 from reaper.notices.admin_summary import MAX_ROWS, coming_section, idle_text
+from reaper.notices.blocks import Block, Card, Line, Look, Paragraph, Row, Section
 from reaper.notices.channels import delivery
 from reaper.notices.context import NoticeRound, attempt
 from reaper.notices.forecast import NoticeContext
 from reaper.notices.item import kind_title
-from reaper.notices.message import (
-    MAX_SUBJECT,
-    SENDER_NAME,
-    Audience,
-    Block,
-    Card,
-    Line,
-    Look,
-    Message,
-    Paragraph,
-    Row,
-    Section,
-)
+from reaper.notices.message import MAX_SUBJECT, SENDER_NAME, Audience, Message
 from reaper.notices.render import render_mail
 from reaper.notices.sending import channel_failures
 from reaper.prices import price_basis

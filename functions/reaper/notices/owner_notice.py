@@ -16,21 +16,9 @@ from reaper.case import is_in_weekly_summary
 from reaper.finding import Finding, Money, can_be_kept, is_action, money_of
 from reaper.model import NOTICES, Result, State, StepName
 from reaper.notices import forecast, item
+from reaper.notices.blocks import Block, Card, Line, Look, Paragraph, Row, Section
 from reaper.notices.forecast import ActionForecast, NoticeContext
-from reaper.notices.message import (
-    MAX_SUBJECT,
-    Audience,
-    Block,
-    Card,
-    Line,
-    Look,
-    Message,
-    Paragraph,
-    Row,
-    Section,
-    is_deliverable,
-    is_plain_address,
-)
+from reaper.notices.message import MAX_SUBJECT, Audience, Message, is_deliverable, is_plain_address
 from reaper.notices.render import render_mail
 from reaper.policy.schema import Owners
 from reaper.prices import price_basis

@@ -16,20 +16,8 @@ from functools import cache, partial
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from reaper.notices.message import (
-    STAYS,
-    WORD_JOINER,
-    Block,
-    Card,
-    Entry,
-    Line,
-    Look,
-    Message,
-    Paragraph,
-    Row,
-    Section,
-    without_markup,
-)
+from reaper.notices.blocks import STAYS, Block, Card, Entry, Line, Look, Paragraph, Row, Section
+from reaper.notices.message import WORD_JOINER, Message, without_markup
 from reaper.text import count_noun, open_templates, tidy_line
 
 if TYPE_CHECKING:
