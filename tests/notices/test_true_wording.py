@@ -19,7 +19,7 @@ from reaper.finding import Finding, Outcome, Step
 from reaper.model import HoldReason, Mode, Result, State, Status, StepName, Target
 from reaper.notices.admin_summary import admin_summary
 from reaper.notices.message import MAX_SUBJECT, Message
-from reaper.notices.owner_notice import hours_headline, letter_about
+from reaper.notices.owner_notice import Letter, hours_headline
 from reaper.record import Notice
 from reaper.report.table import WIDE
 from reaper.report.text import render
@@ -81,13 +81,13 @@ def test_a_summary_comes_as_often_as_its_rule_says(every: timedelta, promised: s
     assert promised in owner_mail(finding("nb", **fields)).text
     item = finding("nb", move=StepName.REMIND, **fields)
     item = replace(item, notice=Notice(warned_at=NOW - every, hours="x", not_before=NOW - every))
-    letter = letter_about([item], True, occasion())
+    letter = Letter([item], True, occasion())
     assert hours_headline(letter) == f"{named}: office hours apply to 1 ML resource"
 
 
 def test_summaries_with_different_intervals_name_none():
     items = [finding(f"nb{n}", rule=rule(hours=BERLIN, remind_every=n * DAY), move=StepName.REMIND) for n in (1, 7)]
-    letter = letter_about(items, True, occasion())
+    letter = Letter(items, True, occasion())
     assert hours_headline(letter) == "Summary: office hours apply to 2 ML resources"
 
 

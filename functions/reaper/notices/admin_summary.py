@@ -15,7 +15,7 @@ from reaper.finding import Actions, Finding, Report, is_action, money_of
 from reaper.ledger.ledger import target_from_text
 from reaper.limits.caps import RELEASE_ALL, account_text
 from reaper.limits.holds import ALL_ACCOUNTS, Breaker, kind_in_target
-from reaper.model import Mode, Result, Status, StepName
+from reaper.model import Confidence, Mode, Result, Status, StepName
 from reaper.notices import item
 from reaper.notices.blocks import LISTS, OVERVIEW, STAYS, Card, Line, Look, Paragraph, Row, Section
 from reaper.notices.forecast import NoticeContext
@@ -25,6 +25,7 @@ from reaper.notices.owner_notice import notice_address
 from reaper.notices.render import render_mail
 from reaper.pending.stop_switch import paused_sentence
 from reaper.prices import price_basis
+from reaper.record import Notice, Record
 from reaper.report import summary
 from reaper.report.coming import coming_actions, coming_sentence
 from reaper.report.coverage_map import coverage_gaps
@@ -125,6 +126,7 @@ def compose_summary(
     settled = {f.case.resource.id for f in actions.settled if not (f.outcome.part_done and f.step.name is StepName.DELETE)}
     report = replace(report, findings=tuple(f for f in report.findings if f.case.resource.id not in settled))
     new = [f for f in report.idle if known_topics is not None and f.case.resource.id not in known_topics]
+    escalated = [f for topic, f in _escalated(report).items() if topic not in known]
     failed, jumped, over_budget, accepted = _problem_sections(report, context, known, failures, on_hold)
     sections = [
         _gap_section(report),
@@ -134,7 +136,9 @@ def compose_summary(
         _hold_section(actions.on_hold, context),
         *_action_sections(actions, run.mode, context),
         over_budget,
-        _escalated_section([f for topic, f in _escalated(report).items() if topic not in known], context),
+        replace(
+            _section("Escalated", escalated, context, RATE + "{escalated}"), note="owners were reminded, and these are still idle"
+        ),
         accepted,
         _section("Newly idle", new, context, RATE + ", idle for {length}", most=MAX_NEW_ROWS, rank=OVERVIEW),
         coming_section(report, context),
@@ -269,7 +273,8 @@ def _hold_section(on_hold: Sequence[Finding], context: NoticeContext) -> Section
 def _action_sections(actions: Actions, mode: Mode, context: NoticeContext) -> list[Section]:
     """What would be done, was done or may have been, is due, and wasn't done."""
     unsure = [f for f in actions.lost if f.outcome.begun and f.outcome.result is Result.FAILED]
-    done, others = sorted(actions.done, key=lambda f: -(f.case.usd_per_hour or 0)), [f for f in actions.lost if f not in unsure]
+    done = sorted(actions.done, key=lambda f: -(f.case.usd_per_hour or 0))
+    others = [f for f in actions.lost if not (f.outcome.begun and f.outcome.result is Result.FAILED)]
     would, due = () if mode.writes else actions.planned, actions.planned if mode.announces and not mode.acts else ()
     codes = [item.with_settings(f"reaper {name}", context.location_settings) for name in ("plan", "apply")]
     note, then = "these may have been carried out in part or in full", "this mode only announces; carry them out with {}, then {}"
@@ -280,18 +285,6 @@ def _action_sections(actions: Actions, mode: Mode, context: NoticeContext) -> li
         replace(_section("Due", due, context, PLANNED), note=then, codes=codes),
         replace(_section("Not carried out", others, context, WHY), is_bad=True),
     ]
-
-
-def _escalated_section(escalated: Sequence[Finding], context: NoticeContext) -> Section:
-    """Those about which others have a mail, too."""
-    rows: list[Row | Line] = []
-    for finding in escalated[:MAX_ROWS]:
-        if notice := finding.record and finding.record.notice:
-            to, others = tidy_line(str(notice.to), 120), tidy_line(", ".join(notice.escalated_to), 300)
-            mails = f". {count_noun(notice.reminders, 'reminder')} to {to}, then a mail to {others}."
-            rows.append(item_row(finding, rate_text(money_of([finding]), context), mails))
-    note = "owners were reminded, and these are still idle"
-    return Section(title="Escalated", count=len(escalated), rows=[*rows, *_more(len(escalated) - MAX_ROWS)], note=note)
 
 
 def coming_section(report: Report, context: NoticeContext) -> Section:
@@ -353,6 +346,8 @@ def _rows(findings: Sequence[Finding], context: NoticeContext, form: str, most: 
     rows: list[Row | Line] = []
     for finding in findings[:most]:
         cost, wasted = cost_line(finding, context), item.wasted_text([finding], context)
+        notice = (finding.record or Record()).notice or Notice()
+        to, others = tidy_line(str(notice.to), 120), tidy_line(", ".join(notice.escalated_to), 300)
         words = {
             "rate": rate_text(money_of([finding]), context),
             "next": item.next_text(finding, context),
@@ -360,8 +355,9 @@ def _rows(findings: Sequence[Finding], context: NoticeContext, form: str, most: 
             "saves": f" It saves {cost.text}." if cost.label == item.SAVING else "",
             "wasted": f", {wasted}" if wasted else "",
             "length": item.idle_length(finding),
-            "likely": " (indirect evidence)" if item.is_likely(finding) else "",
+            "likely": " (indirect evidence)" if finding.case.verdict.confidence is Confidence.LIKELY else "",
             "owner": tidy_line(finding.case.owner.source, 200),
+            "escalated": f". {count_noun(notice.reminders, 'reminder')} to {to}, then a mail to {others}.",
             "because": item.why_judged(finding, context),
         }
         figure, rest, *also = (part.format(**words) for part in form.split("|"))

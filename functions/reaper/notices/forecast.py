@@ -147,17 +147,11 @@ def announcements(findings: Sequence[Finding], context: NoticeContext) -> tuple[
 
     None for what doesn't happen. A date in the past becomes now.
     """
-    coming, enrolled, today = list[Dated](), list[Dated](), list[Dated]()
-    for finding in findings:
-        said = finding.announced
-        if said is None or is_action(finding):
-            continue
-        if not said.by_hours:
-            coming.append((finding, said.action, said.at))
-        elif finding.step.name is StepName.WARN:
-            enrolled.append((finding, said.action, said.at))
-        elif said.forced_at:
-            today.append((finding, said.action, said.forced_at))
+    said = [(f, f.announced) for f in findings if f.announced and not is_action(f)]
+    by_hours = [(f, each) for f, each in said if each.by_hours]
+    coming = [(f, each.action, each.at) for f, each in said if not each.by_hours]
+    enrolled = [(f, each.action, each.at) for f, each in by_hours if f.step.name is StepName.WARN]
+    today = [(f, each.action, each.forced_at) for f, each in by_hours if f.step.name is not StepName.WARN and each.forced_at]
     return _forecast_of(coming, context), _forecast_of(enrolled, context), _forecast_of(today, context)
 
 

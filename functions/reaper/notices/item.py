@@ -60,18 +60,13 @@ def idle_length(finding: Finding) -> str:
 
 def fact_lines(finding: Finding, context: NoticeContext, after: str = "") -> list[Line]:
     """Its evidence, its cost, and what comes next or was done; or else `after`, a sentence of one's own."""
-    indirect = " (indirect)" if is_likely(finding) else ""
+    indirect = " (indirect)" if finding.case.verdict.confidence is Confidence.LIKELY else ""
     next_label = "" if after else "Done:" if is_action(finding) else "Next:"
     return [
         Line(label=f"Evidence{indirect}:", text=why_judged(finding, context), look=Look.DIM),
         cost_line(finding, context),
         Line(label=next_label, text=after or next_text(finding, context)),
     ]
-
-
-def is_likely(finding: Finding) -> bool:
-    """Whether its evidence is indirect."""
-    return finding.case.verdict.confidence is Confidence.LIKELY
 
 
 def why_judged(finding: Finding, context: NoticeContext) -> str:

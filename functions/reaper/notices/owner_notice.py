@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import itemgetter
 from urllib.parse import quote
 
 from reaper.case import is_in_weekly_summary
-from reaper.finding import Finding, Money, can_be_kept, is_action, money_of
+from reaper.finding import Finding, can_be_kept, is_action, money_of
 from reaper.model import NOTICES, Result, State, StepName
 from reaper.notices import forecast, item
 from reaper.notices.blocks import Block, Card, Line, Look, Paragraph, Row, Section
-from reaper.notices.forecast import ActionForecast, NoticeContext
+from reaper.notices.forecast import NoticeContext
 from reaper.notices.message import MAX_SUBJECT, Audience, Message, is_deliverable, is_plain_address
 from reaper.notices.render import render_mail
 from reaper.policy.schema import Owners
@@ -32,54 +32,25 @@ ROOM = "a chat"
 """The addressee of a room's link. It isn't an address, so by this link the page shortens no snooze and takes no "not mine"."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Letter:
     """What one message is about. `idle`: what its idle resources cost, `wasted` already. `announced`: how many aren't acted on, active ones too.
 
     `done` and `unsure`: what was acted on, or may have been; `interrupted`: a phrase about what wasn't. `about_hours`: how many of these notices are
-    about office hours as such; if all are, the headline doesn't mention idleness. `coming`, `enrolled`, `today`: what it says will happen.
+    about office hours as such; `only_hours`: all, so the headline doesn't mention idleness. `coming`, `enrolled`, `today`: what it says will happen.
     """
 
-    findings: Sequence[Finding]
-    to_owner: bool
-    context: NoticeContext
-    idle: Money
-    wasted: str
-    announced: int
-    done: Sequence[Finding]
-    unsure: Sequence[Finding]
-    interrupted: str
-    about_hours: int
-    coming: ActionForecast | None
-    enrolled: ActionForecast | None
-    today: ActionForecast | None
-
-
-def letter_about(findings: Sequence[Finding], to_owner: bool, context: NoticeContext) -> Letter:
-    """What a message about these findings says first."""
-    idle = [f for f in findings if f.step.name in NOTICES and f.case.verdict.state is State.IDLE]
-    by_result = defaultdict[Result, list[Finding]](list)
-    for finding in filter(is_action, findings):
-        by_result[finding.outcome.result].append(finding)
-    count, about_hours = len(by_result[Result.REFUSED]), sum(f.announced is not None and f.announced.by_hours for f in findings)
-    interrupted = f"{count} action{' was' if count == 1 else 's were'} interrupted, and nothing has changed" if count else ""
-    coming, enrolled, today = forecast.announcements(findings, context)
-    wasted = item.wasted_text(idle, context) if about_hours < len(findings) else ""
-    return Letter(
-        findings=findings,
-        to_owner=to_owner,
-        context=context,
-        idle=money_of(idle),
-        wasted=wasted,
-        announced=sum(f.step.name in NOTICES for f in findings),
-        done=by_result[Result.DONE],
-        unsure=by_result[Result.FAILED],
-        interrupted=interrupted,
-        about_hours=about_hours,
-        coming=coming,
-        enrolled=enrolled,
-        today=today,
-    )
+    def __init__(self, findings: Sequence[Finding], to_owner: bool, context: NoticeContext) -> None:
+        self.findings, self.to_owner, self.context = findings, to_owner, context
+        notices, acted = [f for f in findings if f.step.name in NOTICES], [f for f in findings if is_action(f)]
+        self.about_hours = sum(f.announced is not None and f.announced.by_hours for f in findings)
+        self.only_hours, self.announced = self.about_hours == len(findings), len(notices)
+        idle = [f for f in notices if f.case.verdict.state is State.IDLE]
+        self.idle, self.wasted = money_of(idle), "" if self.only_hours else item.wasted_text(idle, context)
+        results = (Result.DONE, Result.FAILED, Result.REFUSED)
+        self.done, self.unsure, refused = ([f for f in acted if f.outcome.result is result] for result in results)
+        count = f"{len(refused)} action{' was' if len(refused) == 1 else 's were'}"
+        self.interrupted = f"{count} interrupted, and nothing has changed" if refused else ""
+        self.coming, self.enrolled, self.today = forecast.announcements(findings, context)
 
 
 def owner_notices(findings: Sequence[Finding], context: NoticeContext) -> list[Message]:
@@ -92,7 +63,7 @@ def owner_notices(findings: Sequence[Finding], context: NoticeContext) -> list[M
     for (_, to_owner), addressed in sorted(groups.items(), key=itemgetter(0)):
         group = sorted((f for _, f in addressed), key=_cost_order)
         parts = [group[i : i + size] for i in range(0, len(group), size)]
-        letters = [letter_about(part, to_owner, context) for part in parts]
+        letters = [Letter(part, to_owner, context) for part in parts]
         messages += [_owner_message(addressed[0][0], letter, (n, len(parts))) for n, letter in enumerate(letters, 1)]
     return messages
 
@@ -186,7 +157,7 @@ def _head(letter: Letter, keep: Mapping[str, str | None], keep_all: str) -> list
         blocks.append(Paragraph(lines=[Line(text=text, look=Look.NOTE)]))
     wasted = f"; {letter.wasted}" if letter.wasted else ""
     head = [Line(text=headline(letter), besides=f"{wasted}.", look=Look.TITLE)]
-    if sums.unpriced and sums.usd_per_hour and letter.about_hours < count:
+    if sums.unpriced and sums.usd_per_hour and not letter.only_hours:
         head.append(Line(text=f"The price of {sums.unpriced} of them is unknown.", look=Look.DIM))
     if coming:
         who = "It" if count == 1 else "All" if coming.count == count else coming.count
@@ -252,7 +223,7 @@ def _mailto(contact: str, findings: Sequence[Finding]) -> str:
 def subject_line(letter: Letter, part: tuple[int, int]) -> str:
     """The longest form that fits, marked as a reminder if it is one about something idle; with the name if there is only one, cut if need be."""
     findings, forms = letter.findings, _subject_forms(letter)
-    idle = any(f.case.verdict.state is State.IDLE for f in findings) and letter.about_hours < len(findings)
+    idle = any(f.case.verdict.state is State.IDLE for f in findings) and not letter.only_hours
     reminder = "Reminder: " if idle and all(f.step.name is StepName.REMIND for f in findings) else ""
     name = tidy_line(findings[0].case.resource.name, 60, joiners=False) if len(findings) == 1 else ""
     number = f" ({part[0]} of {part[1]})" if part[1] > 1 else ""
@@ -270,7 +241,7 @@ def _subject_forms(letter: Letter) -> list[str]:
     full, short = (headline(letter, brief=brief) for brief in (False, True))
     if letter.context.sample:
         return [f"{full}; nothing will be stopped"]
-    if not letter.idle.count or letter.about_hours == len(letter.findings):
+    if not letter.idle.count or letter.only_hours:
         return [full, short]
     done, unsure, also = letter.done, letter.unsure, list[str]()
     if done:
@@ -290,8 +261,7 @@ def _subject_forms(letter: Letter) -> list[str]:
 def headline(letter: Letter, *, brief: bool = False) -> str:
     """`3 idle ML resources cost $171 a day`, or what else the message is about; if `brief`, `3 idle, $171 a day`."""
     idle = letter.idle
-    has_acted = any(map(is_action, letter.findings))
-    if letter.about_hours == len(letter.findings) or not (idle.count or has_acted):
+    if letter.only_hours or not (idle.count or any(map(is_action, letter.findings))):
         return hours_headline(letter, brief=brief)
     if not idle.count:
         actions = _actions_headline(letter, brief=brief)
