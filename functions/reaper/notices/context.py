@@ -99,11 +99,6 @@ class NoticeRound:
         """What was recalled, or nothing if the ledger couldn't be read."""
         return self.recalled or Recalled()
 
-    def time_zone(self, finding: Finding) -> str:
-        """The zone of the times that the owner of this reads."""
-        hours = finding.case.rule.hours
-        return hours.tz if hours else self.context.policy.owners.tz
-
     def is_over(self) -> bool:
         """Whether the time for messages to owners is over."""
         return self.context.deadline is not None and self.context.clock() > self.context.deadline

@@ -50,14 +50,16 @@ AttributeValue = str | float | tuple[str, ...]
 class Message:
     """Subject, plain text and HTML, whole. `to` is an address; empty for admins whose addresses a channel knows.
 
-    `attributes` are for filters and routing; `resource_ids` are the resources in it. `visit`: what its links open, to be stored first. `card`: the same for chats. Raises ValueError for an address or a subject that
-    no header may have, and for empty text.
+    `attributes` are for filters and routing; `resource_ids` are the resources in it. `visit`: what its links open, to be stored first. `card`: the
+    same for chats. `short_subject`: for a channel that would cut the subject. Raises ValueError for an address or a subject that no header may
+    have, and for empty text.
     """
 
     to: str
     subject: str
     text: str
     html: str
+    short_subject: str = ""
     audience: Audience = Audience.OWNERS
     attributes: Mapping[str, AttributeValue] = field(default_factory=dict)
     resource_ids: tuple[str, ...] = ()

@@ -18,7 +18,7 @@ from reaper.model import NOTICES, Result, State, StepName
 from reaper.notices import forecast, item
 from reaper.notices.blocks import Block, Card, Line, Look, Paragraph, Row, Section
 from reaper.notices.forecast import NoticeContext
-from reaper.notices.message import MAX_SUBJECT, Audience, Message, is_deliverable, is_plain_address
+from reaper.notices.message import MAX_SHORT_SUBJECT, MAX_SUBJECT, Audience, Message, is_deliverable, is_plain_address
 from reaper.notices.render import render_mail
 from reaper.policy.schema import Owners
 from reaper.prices import price_basis
@@ -109,6 +109,7 @@ def _owner_message(address: str, letter: Letter, part: tuple[int, int]) -> Messa
     return Message(
         to=address,
         subject=subject,
+        short_subject=subject_line(letter, part, MAX_SHORT_SUBJECT),
         text=text,
         html=html,
         audience=Audience.OWNERS,
@@ -220,8 +221,8 @@ def _mailto(contact: str, findings: Sequence[Finding]) -> str:
     return f"mailto:{quote(contact, safe='@')}?{fields}"
 
 
-def subject_line(letter: Letter, part: tuple[int, int]) -> str:
-    """The longest form that fits, marked as a reminder if it is one about something idle; with the name if there is only one, cut if need be."""
+def subject_line(letter: Letter, part: tuple[int, int], most: int = MAX_SUBJECT) -> str:
+    """The longest form that fits in `most` characters, marked as a reminder if it is one about something idle; with the name if there is only one, cut if need be."""
     findings, forms = letter.findings, _subject_forms(letter)
     idle = any(f.case.verdict.state is State.IDLE for f in findings) and not letter.only_hours
     reminder = "Reminder: " if idle and all(f.step.name is StepName.REMIND for f in findings) else ""
@@ -229,11 +230,11 @@ def subject_line(letter: Letter, part: tuple[int, int]) -> str:
     number = f" ({part[0]} of {part[1]})" if part[1] > 1 else ""
     before = f"{'[Sample] ' if letter.context.sample else ''}{reminder}"
     for form in forms:
-        room = MAX_SUBJECT - len(f"{before}{form}: {number}")
+        room = most - len(f"{before}{form}: {number}")
         if room >= min(len(name), MIN_NAME_LENGTH):
             short_name = f": {tidy_line(name, room, joiners=False)}" if name else ""
-            return tidy_line(f"{before}{form}{short_name}{number}", MAX_SUBJECT, joiners=False)
-    return f"{tidy_line(f'{before}{forms[-1]}', MAX_SUBJECT - len(number), joiners=False)}{number}"
+            return tidy_line(f"{before}{form}{short_name}{number}", most, joiners=False)
+    return f"{tidy_line(f'{before}{forms[-1]}', most - len(number), joiners=False)}{number}"
 
 
 def _subject_forms(letter: Letter) -> list[str]:

@@ -128,7 +128,7 @@ def send_by_address(
     return mails
 
 
-def send_take_backs(mails: NoticeRound) -> NoticeRound:
+def send_take_backs(notices: NoticeContext, mails: NoticeRound) -> NoticeRound:
     """Take wrong notices back, with one message to each addressee: their resources were used in an hour that a notice called idle.
 
     It waits in the ledger until a channel has accepted it, and is sent once. It goes to the address of the notice, or to the fallback if mail may
@@ -143,7 +143,7 @@ def send_take_backs(mails: NoticeRound) -> NoticeRound:
         address = addressee if is_deliverable(addressee, owners.domains, owners.fallback) else owners.fallback
         if address and is_deliverable(address, owners.domains, owners.fallback):
             waiting[address].append(finding)
-    write, accept = partial(_take_back_message, mails), partial(_record_correction, mails)
+    write, accept = partial(_take_back_message, notices), partial(_record_correction, notices, mails)
     return send_by_address(waiting, _is_wrong_still, write, accept, mails)
 
 
@@ -330,10 +330,10 @@ def _is_wrong_still(_: str, finding: Finding, recalled: Recalled) -> bool:
     return stored is not None and stored.hour == _correction_of(finding).hour
 
 
-def _take_back_message(mails: NoticeRound, address: str, wrong: Sequence[Finding]) -> Message:
+def _take_back_message(context: NoticeContext, address: str, wrong: Sequence[Finding]) -> Message:
     lines = []
     for finding in wrong:
-        resource, owed, tz = finding.case.resource, _correction_of(finding), mails.time_zone(finding)
+        resource, owed, tz = finding.case.resource, _correction_of(finding), context.time_zone(finding)
         used = format_time(owed.hour, tz)
         notice = f"The notice of {format_time(owed.at, tz)}" if owed.at else "That notice"
         what = f"{shown_name(resource)} ({kind_title(resource.kind)}, {shown_place(resource)})"
@@ -368,9 +368,9 @@ def _take_back_message(mails: NoticeRound, address: str, wrong: Sequence[Finding
     )
 
 
-def _record_correction(mails: NoticeRound, _: str, finding: Finding, receipt: str) -> Part:
+def _record_correction(context: NoticeContext, mails: NoticeRound, _: str, finding: Finding, receipt: str) -> Part:
     resource_id, hour, now = finding.case.resource.id, _correction_of(finding).hour, mails.context.clock()
-    used = format_time(hour, mails.time_zone(finding))
+    used = format_time(hour, context.time_zone(finding))
     entry = HistoryEntry(
         id=resource_id, when=now, what="corrected", by=receipt, because=f"used on {used}, so its notice was wrong"
     )
