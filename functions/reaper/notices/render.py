@@ -93,7 +93,7 @@ def _html(page: Callable[..., str], blocks: Sequence[Block]) -> str:
 @cache
 def _template() -> Template:
     filters = {"unled": partial(re.sub, "^[ ,.;]+", "")}
-    return open_templates("reaper.notices", filters, "templates").get_template("mail.html.j2")
+    return open_templates("reaper.notices", filters).get_template("mail.html.j2")
 
 
 def card_payload(message: Message, service: str) -> dict[str, Any] | None:
