@@ -120,7 +120,7 @@ def _conclude_run(
     mails = mails.after(*_send_summaries(summaries, notices, mails))
     if may_notify:
         mails = mails.after(*_record_verdicts(mails))
-        mails = mails.after(*send_take_backs(mails))
+        mails = send_take_backs(notices, mails)
     escalates = may_notify and (decided.jumps or not decided.unusual)  # else what is on hold couldn't be read
     if escalates and (escalate := context.policy.escalate) and not office_hours.opens_at(context.policy.send_hours, mails.now):
         mails = send_escalations(escalate, notices, mails)

@@ -155,13 +155,13 @@ def did_you_mean(word: str, valid: Collection[str], cutoff: float = 0.6) -> str:
     return f"; did you mean {by_text[best]}?" if best else ""
 
 
-def open_templates(package: str, filters: Mapping[str, Callable[..., Any]], folder: str = "") -> Environment:
-    """The templates of a package, with these filters besides the common ones. Everything in them is escaped, but for plain text."""
+def open_templates(package: str, filters: Mapping[str, Callable[..., Any]]) -> Environment:
+    """The templates of a package, with these filters besides the common ones. Everything in them is escaped."""
     from jinja2 import Environment, PackageLoader, StrictUndefined  # would slow every command
 
     pages = Environment(
-        autoescape=lambda name: name is None or not name.endswith(".txt.j2"),
-        loader=PackageLoader(package, folder),
+        autoescape=True,
+        loader=PackageLoader(package, ""),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -15,8 +15,8 @@ from fakes.builders import NOW
 from fakes.mails import compose_summary
 from fakes.sample_reports import hostile
 from reaper.cli import sample
-from reaper.notices import chat_card
 from reaper.notices.message import WORD_JOINER, Message
+from reaper.notices.render import card_payload
 
 assert sync
 __all__ = ["browser"]
@@ -45,7 +45,7 @@ def element(part: dict[str, Any]) -> str:
 
 
 def drawn(message: Message, service: str) -> str:
-    payload = chat_card.payload(message, service)
+    payload = card_payload(message, service)
     assert payload is not None
     if service == "slack":
         first, *sections = payload["blocks"]

@@ -24,6 +24,7 @@ from reaper.decide import decide
 from reaper.doctor.check import CheckStatus
 from reaper.errors import CloudError, Reason
 from reaper.model import Mode
+from reaper.notices.blocks import LISTS
 from reaper.notices.channels import delivery
 from reaper.notices.channels.delivery import ChannelContext
 from reaper.observe import observe
@@ -143,12 +144,12 @@ def test_a_notice_too_long_for_a_card_is_refused_and_hides_no_other(posts: Posts
     """It would count for resources that the card doesn't name."""
     posts.answer = OK
     lines = room(service, posts.url)
-    item = digest().card.items[0]
-    long = replace(digest(), card=replace(digest().card, items=(item,) * 200))
+    item = digest().card.entries[0]
+    long = replace(digest(), card=replace(digest().card, entries=(item,) * 200))
     assert "too long for a card" in str(error(lines, long))
     assert posts.got == []
     assert receipt(lines)
-    assert receipt(lines, replace(summary(), card=long.card))
+    assert receipt(lines, replace(summary(), card=replace(long.card, entries=(replace(item, rank=LISTS),) * 200)))
 
 
 @SERVICES

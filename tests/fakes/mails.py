@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 from reaper.finding import Finding, Report
@@ -21,8 +22,18 @@ def owner_notices(findings: Iterable[Finding], context: NoticeContext, *more: An
     return owner_notice.owner_notices([ready(f, context) for f in findings], context, *more, **options)
 
 
-def notice_item(finding: Finding, context: NoticeContext, *more: Any, **options: Any) -> Any:
-    return item.notice_item(ready(finding, context), context, *more, **options)
+def notice_item(finding: Finding, context: NoticeContext) -> SimpleNamespace:
+    """What a message shows of one resource."""
+    found = ready(finding, context)
+    lines = {line.label: line for line in item.link_lines(found, context, None)}
+    return SimpleNamespace(
+        since=found.idle_since,
+        at_least=any("at least" in line.text for line in item.idle_line(found, context)),
+        wasted=item.wasted_text([found], context),
+        undo=next(iter(item.undo_line(found, context)), None),
+        stop=next((line for label, line in lines.items() if " now" in label), None),
+        console=lines.get("In the console:") or lines.get("Or in the console:"),
+    )
 
 
 def next_sentence(finding: Finding, context: NoticeContext) -> str:

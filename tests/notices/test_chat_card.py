@@ -22,8 +22,8 @@ from fakes.snooze_requests import KEYS
 from reaper.case import Blocked
 from reaper.cli import sample
 from reaper.model import Mode, StepName
-from reaper.notices import chat_card
 from reaper.notices.message import Message
+from reaper.notices.render import card_payload
 from reaper.snooze import links
 from reaper.snooze.links import LinkSigner
 
@@ -40,7 +40,7 @@ MORE = "more; the report lists all"
 
 def written(message: Message, service: str) -> dict[str, Any]:
     """The payload, which the service takes."""
-    payload = chat_card.payload(message, service)
+    payload = card_payload(message, service)
     assert payload is not None
     jsonschema.validate(payload, SCHEMAS[service])
     if service == "teams":

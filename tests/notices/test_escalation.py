@@ -122,7 +122,9 @@ def test_the_mail_says_what_its_reader_needs_and_has_no_owners_link():
     assert mail.attributes == {"audience": "owners", "owner": LEE, "action": ("escalate",), "resources": 1}
     assert to_admins.attributes == {"audience": "admins", "owner": "", "action": ("escalate",), "resources": 1}
     assert to_admins.audience is Audience.ADMINS
-    assert mail.card.items[0].lines[-1].startswith(f"2 reminders to {JO}. It will be scaled in on or after Wed 20 Jan 2027")
+    assert (
+        mail.card.entries[0].lines[-1].text.startswith(f"2 reminders to {JO}. It will be scaled in on or after Wed 20 Jan 2027")
+    )
     assert (mail.card.keep, mail.card.visit) == (None, None)
 
 

@@ -17,9 +17,9 @@ from reaper.case import Coverage
 from reaper.cli import sample
 from reaper.finding import Finding, Outcome, Step
 from reaper.model import HoldReason, Mode, Result, State, Status, StepName, Target
-from reaper.notices import owner_notice
 from reaper.notices.admin_summary import admin_summary
 from reaper.notices.message import MAX_SUBJECT, Message
+from reaper.notices.owner_notice import Letter, hours_headline
 from reaper.record import Notice
 from reaper.report.table import WIDE
 from reaper.report.text import render
@@ -81,14 +81,14 @@ def test_a_summary_comes_as_often_as_its_rule_says(every: timedelta, promised: s
     assert promised in owner_mail(finding("nb", **fields)).text
     item = finding("nb", move=StepName.REMIND, **fields)
     item = replace(item, notice=Notice(warned_at=NOW - every, hours="x", not_before=NOW - every))
-    letter = owner_notice._letter([item], True, occasion())
-    assert owner_notice._hours_headline(letter) == f"{named}: office hours apply to 1 ML resource"
+    letter = Letter([item], True, occasion())
+    assert hours_headline(letter) == f"{named}: office hours apply to 1 ML resource"
 
 
 def test_summaries_with_different_intervals_name_none():
     items = [finding(f"nb{n}", rule=rule(hours=BERLIN, remind_every=n * DAY), move=StepName.REMIND) for n in (1, 7)]
-    letter = owner_notice._letter(items, True, occasion())
-    assert owner_notice._hours_headline(letter) == "Summary: office hours apply to 2 ML resources"
+    letter = Letter(items, True, occasion())
+    assert hours_headline(letter) == "Summary: office hours apply to 2 ML resources"
 
 
 # --- money that nobody knows
@@ -105,7 +105,7 @@ def test_a_group_without_prices_has_an_unknown_cost():
 def test_a_partly_unpriced_group_counts_the_unpriced():
     made = admin_mail(finding("a", None), finding("b", None), finding("c", 2.0))
     assert "- lee@example.com: at least $1,460 a month, 3 idle (2 of them: price unknown)\n" in made.text
-    assert "(3, 2 of them: price unknown)" in made.html
+    assert "3 idle (2 of them: price unknown)" in made.html
 
 
 def test_a_partly_unpriced_summary_says_at_least():

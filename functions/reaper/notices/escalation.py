@@ -9,28 +9,27 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from reaper.case import may_act
 from reaper.coverage import own_row
-from reaper.errors import ReaperError
 from reaper.finding import Finding, money_of
 from reaper.ledger.ledger import update_record
-from reaper.ledger.rows import HistoryEntry, remembered_ids
+from reaper.ledger.rows import HistoryEntry, Recalled, remembered_ids
 from reaper.model import Resource, StepName
-from reaper.notices.channels.delivery import Misses, deliver, first_receipt
-from reaper.notices.chat_card import card_item
+from reaper.notices import item
+from reaper.notices.blocks import Block, Card, Entry, Line, Look, Paragraph
 from reaper.notices.context import NoticeRound, Part, attempt
 from reaper.notices.forecast import NoticeContext
-from reaper.notices.item import cost_sentence, has_cost, keep_tag, notice_item, shown_name, wasted_text
-from reaper.notices.message import MAX_SUBJECT, Audience, Card, Message, is_deliverable, render_mail
-from reaper.notices.sending import MAX_RESOURCES
+from reaper.notices.message import MAX_SUBJECT, Audience, Message, is_deliverable
+from reaper.notices.render import render_mail
+from reaper.notices.sending import send_by_address
 from reaper.policy.owners import SEVERAL, shown
 from reaper.policy.schema import Escalate
 from reaper.policy.tags import tag_values
 from reaper.policy.values import ADMINS, TAG_ADDRESSEE
-from reaper.prices import price_basis
 from reaper.record import Notice, Record, dated_ahead_because
-from reaper.text import count_noun, tidy_line
+from reaper.text import count_noun, format_time, tidy_line
 
 
 def send_escalations(escalate: Escalate, notices: NoticeContext, mails: NoticeRound) -> NoticeRound:
@@ -43,59 +42,88 @@ def send_escalations(escalate: Escalate, notices: NoticeContext, mails: NoticeRo
         for to in pending:
             waiting[to].append(finding)
         for problem in problems if pending or not _notice(finding).escalated_to else ():
-            unsent[problem].append(shown_name(finding.case.resource, 60))
+            unsent[problem].append(item.shown_name(finding.case.resource, 60))
     texts = [f"{count_noun(len(names), 'escalation')} not sent {why} (first: {names[0]})" for why, names in unsent.items()]
     mails = replace(mails, rows=(*mails.rows, own_row("escalations", "; ".join(texts)))) if texts else mails
-    misses: Misses = {}
-    for addressee, about in waiting.items():
-        for start in range(0, len(about), MAX_RESOURCES):
-            if mails.is_over() or mails.lost or not mails.leases.prolong_all():
-                return mails
-            owed, failed = _still_owed(addressee, about[start : start + MAX_RESOURCES], mails)
-            mails = mails.after(failed)
-            if owed:
-                mails.context.before_message()
-                message = escalation_message(addressee, owed, escalate, notices)
-                sent = deliver(message, mails.context.channels, misses)
-                receipt = first_receipt(sent)
-                mails = mails.after(Part(deliveries=sent), *(_record(f, addressee, receipt, mails) for f in owed if receipt))
-    return mails
+    is_owed, accept = partial(_is_owed, mails), partial(_record, mails)
+    return send_by_address(waiting, is_owed, partial(escalation_message, escalate, notices), accept, mails)
 
 
-def escalation_message(addressee: str, findings: Sequence[Finding], escalate: Escalate, context: NoticeContext) -> Message:
-    """The mail: what the owner was notified of and when, what it costs, what comes next, and what its reader can do."""
-    to_admins, money = addressee == ADMINS, money_of(findings)
+def escalation_message(escalate: Escalate, context: NoticeContext, addressee: str, findings: Sequence[Finding]) -> Message:
+    """The owners' reminder of these, without their links and commands: what it costs, what comes next, and what its reader can do."""
+    to_admins, money, one = addressee == ADMINS, money_of(findings), len(findings) == 1
     audience = Audience.ADMINS if to_admins else Audience.OWNERS
     context = replace(context, audience=audience)
-    headline = cost_sentence(count_noun(money.count, "idle ML resource"), money, context)
-    which = f": {findings[0].case.resource.name}" if money.count == 1 else ""
-    about = headline if has_cost(money) else f"{count_noun(money.count, 'ML resource')} still idle"
+    headline = item.cost_sentence(count_noun(money.count, "idle ML resource"), money, context)
+    about = headline if item.has_cost(money) else f"{count_noun(money.count, 'ML resource')} still idle"
+    which = f": {findings[0].case.resource.name}" if one else ""
     subject = tidy_line(f"Escalation: {about} despite reminders{which}", MAX_SUBJECT, joiners=False)
-    items = [(notice_item(f, context), f.case.owner, _notice(f)) for f in findings]
-    text, html = render_mail(
-        "escalation",
-        subject=subject,
-        headline=headline,
-        wasted=wasted_text(findings, context),
-        items=items,
-        addressee=addressee,
-        named_by=dict.fromkeys(to if to.startswith(TAG_ADDRESSEE) else "the policy" for to in escalate.to if to != ADMINS),
-        tag=keep_tag(context.now),
-        basis=price_basis(findings, context.currency),
-        context=context,
+    was, it, them, the_owner, each = (
+        ("Its owner was", "it's", "it", "the owner", "")
+        if one
+        else ("Their owners were", "they're", "them", "the owners", " to each")
     )
-    owner = "" if to_admins else addressee
-    lines = [f"{count_noun(known.reminders, 'reminder')} to {shown(by)}. {item.next_sentence}" for item, by, known in items]
+    wasted, tag = item.wasted_text(findings, context), item.keep_tag(context.now)
+    idle = f"{f'; {wasted}' if wasted else ''}. {was} notified and reminded, and {it} still idle."
+    ways = [
+        f"Ask {the_owner} whether {it} still needed.",
+        f"Still needed? Ask {the_owner} to keep {them}, or add the tag {tag}{each}.",
+        f"No longer needed? Have {them} stopped or deleted, and the notices end.",
+    ]
+    contact = context.owners.contact or context.owners.fallback or ADMINS
+    ways += [f"Questions? Ask {contact}."] if addressee not in (ADMINS, contact.lower()) else []
+    moves = "This mail is for your information: it moves no date, and nothing is stopped because of it. What you can do:"
+    named_by = dict.fromkeys(to if to.startswith(TAG_ADDRESSEE) else "the policy" for to in escalate.to if to != ADMINS)
+    names = " or ".join(named_by).replace("tag:", "the tag ")
+    why = "the policy sends escalations to admins" if to_admins else f"{names} names you for escalations"
+    blocks: list[Block] = [
+        Paragraph(lines=[Line(text=headline, besides=idle, look=Look.TITLE)]),
+        Paragraph(lines=[Line(text=moves)]),
+        Paragraph(lines=[Line(text=way, look=Look.BULLET) for way in ways]),
+        *(_entry(number, finding, context) for number, finding in enumerate(findings, 1)),
+        item.signature(f"{why}.\n", findings, context),
+    ]
+    text, html = render_mail(subject, blocks)
     return Message(
         to=(context.owners.fallback or "") if to_admins else addressee,
         subject=subject,
         text=text,
         html=html,
         audience=audience,
-        attributes={"audience": audience.value, "owner": owner, "action": ("escalate",), "resources": money.count},
+        attributes={
+            "audience": audience.value,
+            "owner": "" if to_admins else addressee,
+            "action": ("escalate",),
+            "resources": money.count,
+        },
         resource_ids=tuple(f.case.resource.id for f in findings),
-        card=Card(items=tuple(card_item(item, line) for (item, _, _), line in zip(items, lines, strict=True))),
+        card=Card(entries=[_card_entry(number, finding, context) for number, finding in enumerate(findings, 1)]),
     )
+
+
+def _entry(number: int, finding: Finding, context: NoticeContext) -> Entry:
+    """The owner's reminder of it, without bars and the owner's links, and whom it went to and when."""
+    owner, notice, tz = finding.case.owner, _notice(finding), context.time_zone(finding)
+    is_fallback = owner.source.startswith("fallback")
+    who = f"unknown; notices go to {owner.address}" if is_fallback else f"{owner.address} ({owner.source})"
+    count = "once" if notice.reminders == 1 else f"{notice.reminders} times, last"
+    warned, reminded = (format_time(at, tz) if at else "" for at in (notice.warned_at, notice.reminded_at))
+    *facts, comes = item.fact_lines(finding, context)
+    lines = [
+        Line(label="Owner:", text=tidy_line(who, 300)),
+        Line(text=f"Notified on {warned}, then reminded {count} on {reminded}."),
+        *item.idle_line(finding, context),
+        *facts,
+        replace(comes, text=comes.text.replace("until you stop it", "until it's stopped")),
+        *item.tag_line(finding, context),
+    ]
+    return item.item_entry(number, finding, lines, has_bars=False)
+
+
+def _card_entry(number: int, finding: Finding, context: NoticeContext) -> Entry:
+    reminded = f"{count_noun(_notice(finding).reminders, 'reminder')} to {shown(finding.case.owner)}."
+    facts = item.fact_lines(finding, context, f"{reminded} {item.next_text(finding, context)}")
+    return item.item_entry(number, finding, facts, has_bars=False)
 
 
 def _is_due(finding: Finding, escalate: Escalate, mails: NoticeRound) -> bool:
@@ -135,26 +163,19 @@ def _notice(finding: Finding) -> Notice:
     return finding.notice or Notice()
 
 
-def _still_owed(addressee: str, about: Sequence[Finding], mails: NoticeRound) -> tuple[list[Finding], Part]:
-    """Those that still have to be escalated: neither their notice nor a snooze changed meanwhile. None if the ledger can't be read."""
-    try:
-        recalled = mails.ledger.recall(remembered_ids(*(f.case.resource for f in about)), mails.context.clock())
-    except ReaperError as error:
-        return [], Part(errors=[error])
-    known = [mails.findings[f.case.resource.id] for f in about]
-    owed = [
-        f
-        for f in known
-        if not recalled.is_unreadable(*remembered_ids(f.case.resource))
-        and recalled.record(f.case.resource.id).notice == f.notice
-        and recalled.snoozes(f.case.resource).protections == f.snoozes
-        and not dated_ahead_because(recalled.record(f.case.resource.id), mails.context.clock())
-        and addressee not in _notice(f).escalated_to
-    ]
-    return owed, Part(errors=recalled.errors)
+def _is_owed(mails: NoticeRound, addressee: str, finding: Finding, recalled: Recalled) -> bool:
+    """Whether it still has to be escalated: neither its notice nor a snooze changed meanwhile."""
+    resource = finding.case.resource
+    return (
+        not recalled.is_unreadable(*remembered_ids(resource))
+        and recalled.record(resource.id).notice == finding.notice
+        and recalled.snoozes(resource).protections == finding.snoozes
+        and not dated_ahead_because(recalled.record(resource.id), mails.context.clock())
+        and addressee not in _notice(finding).escalated_to
+    )
 
 
-def _record(finding: Finding, addressee: str, receipt: str, mails: NoticeRound) -> Part:
+def _record(mails: NoticeRound, addressee: str, finding: Finding, receipt: str) -> Part:
     resource_id, series, now = finding.case.resource.id, _notice(finding), mails.context.clock()
     because = f"{addressee}: still idle after {count_noun(series.reminders, 'reminder')} to {series.to}"
     entry = HistoryEntry(id=resource_id, when=now, what="escalated", by=receipt, because=because)

@@ -21,7 +21,7 @@ from reaper.finding import HOURS_A_MONTH, Announcement, Finding, follow_up, is_a
 from reaper.model import Ceiling, Confidence, Mode, Result, Rule, StepName, is_native
 from reaper.notices.message import Audience
 from reaper.record import last_notice_at
-from reaper.text import DOLLARS, UTC, Currency, format_clock, format_day, format_time, format_usd
+from reaper.text import DOLLARS, Currency, format_clock, format_day, format_time, format_usd
 from reaper.words import PARTICIPLES, grace_words, notice_length, plain_participle
 
 if TYPE_CHECKING:
@@ -126,36 +126,20 @@ def _later_sentences(finding: Finding, stopped_at: datetime, at: datetime, conte
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionForecast:
-    """The actions that a message announces: how many, how (`will be stopped or deleted`), when the first one, and the zone of that time.
-
-    `past`: at any time. `brief` replaces a `how` that doesn't fit: `will be acted on`.
+    """The actions that a message announces: how many, how (`will be stopped or deleted`), and when the first one: `from Tue 24 Nov`, `on or after
+    Tue 24 Nov 2026, 10:17 UTC`, `today from 20:30 UTC`. `brief` replaces a `how` that doesn't fit: `will be acted on`.
     """
 
     count: int
     how: str
     brief: str
-    first: datetime
-    tz: str = UTC
-    past: bool = False
+    day: str
+    time: str
+    today: str
 
     def verbs(self, *, brief: bool) -> str:
         """`will be stopped or deleted`, or `will be acted on`."""
         return self.brief if brief else self.how
-
-    @property
-    def day(self) -> str:
-        """`from Tue 24 Nov`, or `at any time`."""
-        return "at any time" if self.past else f"from {format_day(self.first, self.tz)}"
-
-    @property
-    def time(self) -> str:
-        """`on or after Tue 24 Nov 2026, 10:17 UTC`, or `at any time`."""
-        return "at any time" if self.past else f"on or after {format_time(self.first, self.tz)}"
-
-    @property
-    def today(self) -> str:
-        """`today from 20:30 UTC`."""
-        return f"today from {format_clock(self.first, self.tz)}"
 
 
 def announcements(findings: Sequence[Finding], context: NoticeContext) -> tuple[ActionForecast | None, ...]:
@@ -163,17 +147,11 @@ def announcements(findings: Sequence[Finding], context: NoticeContext) -> tuple[
 
     None for what doesn't happen. A date in the past becomes now.
     """
-    coming, enrolled, today = list[Dated](), list[Dated](), list[Dated]()
-    for finding in findings:
-        said = finding.announced
-        if said is None or is_action(finding):
-            continue
-        if not said.by_hours:
-            coming.append((finding, said.action, said.at))
-        elif finding.step.name is StepName.WARN:
-            enrolled.append((finding, said.action, said.at))
-        elif said.forced_at:
-            today.append((finding, said.action, said.forced_at))
+    said = [(f, f.announced) for f in findings if f.announced and not is_action(f)]
+    by_hours = [(f, each) for f, each in said if each.by_hours]
+    coming = [(f, each.action, each.at) for f, each in said if not each.by_hours]
+    enrolled = [(f, each.action, each.at) for f, each in by_hours if f.step.name is StepName.WARN]
+    today = [(f, each.action, each.forced_at) for f, each in by_hours if f.step.name is not StepName.WARN and each.forced_at]
     return _forecast_of(coming, context), _forecast_of(enrolled, context), _forecast_of(today, context)
 
 
@@ -188,13 +166,18 @@ def _forecast_of(due: Sequence[Dated], context: NoticeContext) -> ActionForecast
         return None
     first, _, when = min(due, key=itemgetter(2))
     verbs, will = {participle(f, action) for f, action, _ in due}, will_or_may(context.mode)
+    is_past, when, zone = (
+        when <= context.now and not first.case.rule.waits_because,
+        max(context.now, when),
+        context.time_zone(first),
+    )
     return ActionForecast(
         count=len(due),
         how=f"{will} {' or '.join(sorted(verbs, reverse=True))}",
         brief=f"{will} {ANY_PARTICIPLE}",
-        first=max(context.now, when),
-        tz=context.time_zone(first),
-        past=when <= context.now and not first.case.rule.waits_because,
+        day="at any time" if is_past else f"from {format_day(when, zone)}",
+        time="at any time" if is_past else f"on or after {format_time(when, zone)}",
+        today=f"today from {format_clock(when, zone)}",
     )
 
 

@@ -6,7 +6,6 @@ What people can paste into a shell is the kinds' own (`Kind.commands`, `keep_lin
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from shlex import quote
 from typing import Any
@@ -17,13 +16,16 @@ from reaper.duration import format_duration
 from reaper.evidence import SLOT_LENGTH
 from reaper.finding import Finding, Money, can_be_kept, is_action, money_of, saved_usd_per_hour
 from reaper.kind import Command, Kind, account_of, is_pasteable
-from reaper.model import Resource, Result, Role, State, StepName, is_native
+from reaper.model import Confidence, Resource, Result, Role, State, StepName, is_native
 from reaper.notices import forecast
+from reaper.notices.blocks import STAYS, Entry, Line, Look, Paragraph, Row
 from reaper.notices.forecast import NoticeContext
-from reaper.text import SMALLEST_SHOWN_USD, format_day, format_usd, tidy_line, with_local_times
+from reaper.notices.message import ABOUT, SENDER_NAME
+from reaper.prices import price_basis
+from reaper.text import SMALLEST_SHOWN_USD, format_day, format_time, format_usd, tidy_line, with_local_times
 from reaper.urls import is_loopback, split_address
 
-KEEP_DAYS = 7
+KEEP_DAYS, SAVING = 7, "Saving:"
 RESTORE_COMMAND = "reaper restore"
 LOCATION_SETTINGS = ("REAPER_LEDGER", "REAPER_MANIFESTS")
 """The settings that tell a command where the deployment's ledger and manifests are."""
@@ -35,102 +37,109 @@ MAX_BARS = 28
 NEVER = datetime.min.replace(tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cost:
-    """What one resource costs, or what an action on it saves: `Cost`, `$97.44 a day`, `$893 wasted since Thu 12 Nov`."""
-
-    label: str
-    figure: str
-    besides: str = ""
+def about(finding: Finding) -> str:
+    """Its kind, size and place."""
+    resource = finding.case.resource
+    return ", ".join(filter(None, (kind_title(resource.kind), tidy_line(resource.size, 80), shown_place(resource))))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sparkline:
-    """The bars of one activity signal, oldest first, for any mail client; they cover `span` and end with the window."""
-
-    signal: str
-    bars: str
-    span: timedelta
-
-    @property
-    def heights(self) -> list[int]:
-        """The bars as numbers from 0 (no use) to 7."""
-        return [BAR_CHARACTERS.index(bar) for bar in self.bars]
+def idle_line(finding: Finding, context: NoticeContext) -> list[Line]:
+    """Since when it is idle, if that is known; at least, if no use was found in the window and the resource is older."""
+    since, case = finding.idle_since, finding.case
+    if not since:
+        return []
+    is_older = case.resource.created and case.verdict.last_busy is None and case.resource.created < since
+    text = f"{'at least ' if is_older else ''}{format_time(since, context.time_zone(finding))} ({idle_length(finding)})"
+    return [Line(label="Idle since:", text=text)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Item:
-    """One resource for the templates; every text is one printable line of bounded length.
-
-    `tz`: the zone of its times. `can_keep`: a tag keeps it from what comes next. `stop`: the command that stops it now. `console`: the address of its page. `undo_needs_admin`: only admins
-    can run `undo`.
-    """
-
-    name: str
-    kind: str
-    size: str
-    where: str
-    since: datetime | None
-    tz: str
-    length: str
-    at_least: bool
-    because: str
-    likely: bool
-    spark: Sparkline | None
-    rate: str
-    wasted: str
-    cost: Cost
-    acted: bool
-    can_keep: bool
-    next_sentence: str
-    snooze_link: str | None
-    tag_command: str | None
-    stop: Command | None
-    console: str | None
-    undo: str | None
-    undo_needs_admin: bool
-    owner: str
-    disowned_by: str
+def idle_length(finding: Finding) -> str:
+    """How long it has been idle; empty if it isn't."""
+    return format_duration(finding.idle_for) if finding.idle_for else ""
 
 
-def notice_item(finding: Finding, context: NoticeContext, snooze_link: str | None = None, *, for_admins: bool = False) -> Item:
-    """A finding for the templates. For admins, a command names the ledger that it needs."""
-    resource, verdict, zone = finding.case.resource, finding.case.verdict, context.time_zone(finding)
-    acted = is_action(finding)
-    removes = finding.step.name is not StepName.START and (acted or finding.announced)
-    undo = undo_command(resource) if removes else None
-    # Restoring takes the deployment's ledger and manifests, and the right to write.
-    needs_admin = undo is not None and undo.startswith(f"{RESTORE_COMMAND} ")
-    idle = verdict.state is State.IDLE and not acted
-    since = finding.idle_since
-    return Item(
+def fact_lines(finding: Finding, context: NoticeContext, after: str = "") -> list[Line]:
+    """Its evidence, its cost, and what comes next or was done; or else `after`, a sentence of one's own."""
+    indirect = " (indirect)" if finding.case.verdict.confidence is Confidence.LIKELY else ""
+    next_label = "" if after else "Done:" if is_action(finding) else "Next:"
+    return [
+        Line(label=f"Evidence{indirect}:", text=why_judged(finding, context), look=Look.DIM),
+        cost_line(finding, context),
+        Line(label=next_label, text=after or next_text(finding, context)),
+    ]
+
+
+def why_judged(finding: Finding, context: NoticeContext) -> str:
+    """The evidence for its state."""
+    return with_local_times(tidy_line(finding.case.verdict.because, 300), context.time_zone(finding))
+
+
+def next_text(finding: Finding, context: NoticeContext) -> str:
+    """What comes next, or was done."""
+    return with_local_times(forecast.next_sentence(finding, context), context.time_zone(finding))
+
+
+def item_entry(number: int, finding: Finding, lines: Sequence[Line], *, rank: int = STAYS, has_bars: bool = True) -> Entry:
+    """The resource in full, with these lines."""
+    bars, shows = pick_sparkline(finding.case.evidence) if has_bars else ("", "")
+    name = shown_name(finding.case.resource)
+    return Entry(number=number, name=name, about=about(finding), bars=bars, bars_about=shows, lines=lines, rank=rank)
+
+
+def item_row(finding: Finding, figure: str = "", rest: str = "", lines: Sequence[Line] = ()) -> Row:
+    """The resource as a row of a list."""
+    resource = finding.case.resource
+    return Row(
         name=shown_name(resource),
-        kind=kind_title(resource.kind),
-        size=tidy_line(resource.size, 80),
-        where=shown_place(resource),
-        since=since,
-        tz=zone,
-        length=format_duration(finding.idle_for) if finding.idle_for else "",
-        # No use was found in the window, and the resource is older.
-        at_least=bool(since and resource.created and verdict.last_busy is None and resource.created < since),
-        because=with_local_times(tidy_line(verdict.because, 300), zone),
-        likely=verdict.confidence == "likely",
-        spark=pick_sparkline(finding.case.evidence),
-        rate=rate_text(money_of([finding]), context),
-        wasted=wasted_text([finding], context),
-        cost=_item_cost(finding, context),
-        acted=acted,
-        can_keep=can_be_kept(finding),
-        next_sentence=with_local_times(forecast.next_sentence(finding, context), zone),
-        snooze_link=_safe_link(snooze_link),
-        tag_command=keep_command(resource, context.now),
-        stop=stop_command(finding.case) if idle else None,
-        console=_safe_link(console_address(resource)) if idle else None,
-        undo=with_settings(undo, context.location_settings) if undo and needs_admin and for_admins else undo,
-        undo_needs_admin=needs_admin,
-        owner=tidy_line(finding.case.owner.source, 200),
-        disowned_by=tidy_line(finding.case.owner.disowned_by or "", 120),
+        about=f"{kind_title(resource.kind)}, {shown_place(resource)}",
+        figure=figure,
+        rest=rest,
+        lines=lines,
     )
+
+
+def link_lines(
+    finding: Finding, context: NoticeContext, link: str | None, *, to_owner: bool = True, brief: bool = False
+) -> list[Line]:
+    """Its owner's links and commands. In brief, without the tag, which is above, and without how to undo what hasn't been done."""
+    lines, link = [], safe_link(link)
+    if link:
+        lines.append(Line(label="Keep it:", text=link, href=link, look=Look.BUTTON))
+    if can_be_kept(finding) and not brief:
+        lines += tag_line(finding, context, "Or add a tag:" if link else "To keep it, add a tag:")
+    is_idle = finding.case.verdict.state is State.IDLE and not is_action(finding)
+    stop = stop_command(finding.case) if is_idle else None
+    if stop:
+        lines.append(Line(label=f"{stop.label}:", text=stop.line, look=Look.CODE))
+    if is_idle and (console := safe_link(console_address(finding.case.resource))):
+        lines.append(Line(label="Or in the console:" if stop else "In the console:", text=console, href=console, look=Look.LINK))
+    return lines if brief and not is_action(finding) else [*lines, *undo_line(finding, context, to_owner=to_owner)]
+
+
+def tag_line(finding: Finding, context: NoticeContext, label: str = "To keep it, add a tag:") -> list[Line]:
+    """The command for the tag that keeps it, if there is one."""
+    command = keep_command(finding.case.resource, context.now)
+    return [Line(label=label, text=command, look=Look.CODE)] if command else []
+
+
+def undo_line(finding: Finding, context: NoticeContext, *, to_owner: bool = False) -> list[Line]:
+    """How to undo what was done or is announced. For admins, the command names the ledger that it needs."""
+    acted, command = is_action(finding), undo_command(finding.case.resource)
+    if command is None or finding.step.name is StepName.START or not (acted or finding.announced):
+        return []
+    # Restoring takes the deployment's ledger and manifests, and the right to write.
+    needs_admin = command.startswith(f"{RESTORE_COMMAND} ")
+    command = with_settings(command, context.location_settings) if needs_admin and not to_owner else command
+    asks = ", ask your admins to run" if needs_admin and to_owner else ":"
+    return [Line(label=f"To undo this{'' if acted else ' later'}{asks}", text=command, look=Look.CODE)]
+
+
+def signature(why: str, findings: Sequence[Finding], context: NoticeContext, asks: Sequence[Line] = ()) -> Paragraph:
+    """Where its reader can ask, why they get it, and the basis of the prices."""
+    run = f" Run {context.run_id}." if context.run_id else ""
+    because = Line(text=f"{SENDER_NAME}. You're getting this because {why}")
+    basis = Line(text=f"{price_basis(findings, context.currency)}{run}")
+    return Paragraph(lines=[*asks, because, Line(label="What is this?", text=ABOUT, href=ABOUT), basis], form="foot")
 
 
 def shown_name(resource: Resource, most: int = 120) -> str:
@@ -238,14 +247,14 @@ def console_address(resource: Resource) -> str | None:
     return kind.console_url(resource) if kind else None
 
 
-def pick_sparkline(evidence: Sequence[Evidence]) -> Sparkline | None:
-    """The activity signal that was busy last; None if none has a series."""
+def pick_sparkline(evidence: Sequence[Evidence]) -> tuple[str, str]:
+    """The bars of the activity signal that was busy last, and what they show; empty if none has a series."""
     drawn = [e for e in evidence if e.role is Role.ACTIVITY and e.slots]
     if not drawn:
-        return None
+        return "", ""
     best = max(drawn, key=lambda e: e.last_busy or NEVER)
-    name = f"{best.signal} of {best.subject}" if best.subject else best.signal
-    return Sparkline(signal=name, bars=draw_bars(best.slots), span=SLOT_LENGTH * len(best.slots))
+    name = tidy_line(f"{best.signal} of {best.subject}" if best.subject else best.signal, 60)
+    return draw_bars(best.slots), f"{name}, last {format_duration(SLOT_LENGTH * len(best.slots))}"
 
 
 def draw_bars(slots: Sequence[int]) -> str:
@@ -255,21 +264,23 @@ def draw_bars(slots: Sequence[int]) -> str:
     return "".join(BAR_CHARACTERS[max(1, round(peak * 7 / 100)) if peak > 0 else 0] for peak in reversed(peaks))
 
 
-def _item_cost(finding: Finding, context: NoticeContext) -> Cost:
+def cost_line(finding: Finding, context: NoticeContext) -> Line:
     """A rate while it is idle; after an action, what that saves, since the cost has changed."""
-    rate = rate_text(money_of([finding]), context)
+    label, figure, besides = "Cost:", rate_text(money_of([finding]), context), "before that"
     if not is_action(finding) or finding.case.price is None:
-        return Cost(label="Cost", figure=rate, besides=wasted_text([finding], context))
-    if finding.outcome.result is not Result.DONE:
-        return Cost(label="Cost", figure=rate, besides="if it still runs")
-    if saved := lasting_saving(finding):
-        return Cost(label="Saving", figure=context.rate(saved), besides=f"it cost {rate}")
-    if is_native(finding.case.resource, finding.step.name):
-        return Cost(label="Cost", figure=rate, besides="until it shuts down")
-    return Cost(label="Cost", figure=rate, besides="until the rest is done" if finding.outcome.part_done else "before that")
+        besides = wasted_text([finding], context)
+    elif finding.outcome.result is not Result.DONE:
+        besides = "if it still runs"
+    elif saved := lasting_saving(finding):
+        label, figure, besides = SAVING, context.rate(saved), f"it cost {figure}"
+    elif is_native(finding.case.resource, finding.step.name):
+        besides = "until it shuts down"
+    elif finding.outcome.part_done:
+        besides = "until the rest is done"
+    return Line(label=label, text=figure, besides=f", {besides}" if besides else "", look=Look.MONEY)
 
 
-def _safe_link(address: str | None) -> str | None:
+def safe_link(address: str | None) -> str | None:
     """The link if a mail client may open it, so that a button never leads to anything but a web page."""
     if address is None:
         return None

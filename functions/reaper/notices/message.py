@@ -1,4 +1,4 @@
-"""One message to an owner or to the admins, for every channel. It can contain nothing that would end a header line."""
+"""One message to an owner or to the admins, for every channel: a list of blocks with a rank each. It can contain nothing that would end a header line."""
 
 from __future__ import annotations
 
@@ -6,15 +6,10 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cache
-from typing import TYPE_CHECKING, Any
 
 from reaper.errors import CloudError, Reason
 from reaper.ledger.rows import Visit
-from reaper.text import open_templates
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
+from reaper.notices.blocks import Card
 
 SENDER_NAME = "ML Idle Reaper"
 ABOUT = "https://github.com/ml-idle-reaper/ml-idle-reaper/blob/main/docs/got-a-mail.md"
@@ -52,41 +47,19 @@ AttributeValue = str | float | tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CardItem:
-    """One resource on a card. `about`: its kind, size and place. `lines`: its evidence, its cost and what comes next."""
-
-    name: str
-    about: str
-    lines: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Card:
-    """What a chat shows below the subject: `lines`, the items, how many `more` there are, and `notes`. Each text is one printable line.
-
-    `keep`: the page where the room can keep them. It opens `visit`, to be stored first.
-    """
-
-    lines: tuple[str, ...] = ()
-    items: tuple[CardItem, ...] = ()
-    more: int = 0
-    notes: tuple[str, ...] = ()
-    keep: str | None = None
-    visit: Visit | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
     """Subject, plain text and HTML, whole. `to` is an address; empty for admins whose addresses a channel knows.
 
-    `attributes` are for filters and routing; `resource_ids` are the resources in it. `visit`: what its links open, to be stored first. `card`: the same for chats. Raises ValueError for an address or a subject that
-    no header may have, and for empty text.
+    `attributes` are for filters and routing; `resource_ids` are the resources in it. `visit`: what its links open, to be stored first. `card`: the
+    same for chats. `short_subject`: for a channel that would cut the subject. Raises ValueError for an address or a subject that no header may
+    have, and for empty text.
     """
 
     to: str
     subject: str
     text: str
     html: str
+    short_subject: str = ""
     audience: Audience = Audience.OWNERS
     attributes: Mapping[str, AttributeValue] = field(default_factory=dict)
     resource_ids: tuple[str, ...] = ()
@@ -131,18 +104,3 @@ def without_markup(text: str) -> str:
     Names, tags and reasons are other people's words. The reaper's own links stay: they show their address.
     """
     return _MARKUP.sub(lambda match: match[0] if match["address"] else match[0] + WORD_JOINER, text)
-
-
-def render_mail(name: str, **values: Any) -> tuple[str, str]:
-    """Plain text and HTML of the mail `owner`, `admin`, `take_back`, `monthly` or `escalation`. HTML is escaped; plain text needs no escaping."""
-    pages = _templates()
-    plain = pages.get_template(f"{name}.txt.j2").render(**values)
-    html = pages.get_template(f"{name}.html.j2").render(**values)
-    return re.sub(r"\n{3,}", "\n\n", plain).strip() + "\n", re.sub(r"\n\s*\n+", "\n", html).strip() + "\n"
-
-
-@cache
-def _templates() -> Environment:
-    pages = open_templates("reaper.notices", {}, "templates")
-    pages.globals["ABOUT"] = ABOUT
-    return pages

@@ -16,12 +16,14 @@ from reaper.errors import ReaperError
 from reaper.finding import Report
 from reaper.ledger.ledger import update_row
 from reaper.ledger.rows import NamedRow, sortable_time
-from reaper.notices.admin_summary import MAX_ROWS, idle_text
+from reaper.notices.admin_summary import MAX_ROWS, coming_section, idle_text
+from reaper.notices.blocks import Block, Card, Line, Look, Paragraph, Row, Section
 from reaper.notices.channels import delivery
 from reaper.notices.context import NoticeRound, attempt
 from reaper.notices.forecast import NoticeContext
 from reaper.notices.item import kind_title
-from reaper.notices.message import MAX_SUBJECT, Audience, Card, Message, render_mail
+from reaper.notices.message import MAX_SUBJECT, SENDER_NAME, Audience, Message
+from reaper.notices.render import render_mail
 from reaper.notices.sending import channel_failures
 from reaper.prices import price_basis
 from reaper.record import MAX_CLOCK_SKEW
@@ -111,27 +113,27 @@ def _gaps(report: Report, trend: Sequence[TrendDay]) -> str:
 
 def monthly_message(report: Report, saved: Mapping[str, Saved], begin: datetime, context: NoticeContext, gaps: str) -> Message:
     """The mail about the month that began then. `saved`: by grouping. What is idle and what comes next is as of now, but for the `gaps`."""
-    whole, coming = saved["kind"], coming_actions(report.findings)
+    whole, run = saved["kind"], report.run
     name, total, idle = f"{begin:%B %Y}", format_usd(whole.ours.saved_usd, currency=context.currency), idle_text(report, context)
     subject = f"[ML Idle Reaper] {name}: {total} saved; {idle}"
-    saved_usd, now = saved_text(whole, context.currency), f"{idle}.{gaps}"
-    comes = coming_sentence(coming, report.run.mode, context.rate, context.owners.tz)
-    text, html = render_mail(
-        "monthly",
-        subject=subject,
-        month=name,
-        total=total,
-        saved=saved_usd,
-        prompted=format_usd(whole.prompted.saved_usd, currency=context.currency) if whole.prompted.saved_usd else "",
-        now=now,
-        groups={by.removeprefix(TAG_PREFIX): _group_lines(same.groups, context.currency) for by, same in saved.items()},
-        coming=coming,
-        comes=comes,
-        context=context,
-        run=report.run,
-        method=METHOD,
-        basis=price_basis(report.findings, context.currency),
-    )
+    saving, now = f"In {name}, the reaper's actions saved {saved_text(whole, context.currency)}", f"{idle}.{gaps}"
+    head = [Line(text=saving, besides=".", look=Look.TITLE)]
+    if usd := whole.prompted.saved_usd:
+        prompted = format_usd(usd, currency=context.currency)
+        head.append(Line(text=f"Owners who stopped a resource after a notice saved {prompted} more. No other total has it."))
+    basis = price_basis(report.findings, context.currency)
+    signature = [
+        Line(text=f"How savings are counted: {METHOD}"),
+        Line(text=f"{SENDER_NAME}, run {run.id}, {run.mode} mode. {basis} The month is in the time zone {context.owners.tz}."),
+    ]
+    blocks: list[Block] = [
+        Paragraph(lines=[*head, Line(label="Now:", text=now)]),
+        *(_saved_by(by, same.groups, context.currency) for by, same in saved.items()),
+        coming_section(report, context),
+        Paragraph(lines=signature, form="foot"),
+    ]
+    text, html = render_mail(subject, blocks, 640)
+    comes = coming_sentence(coming_actions(report.findings), run.mode, context.rate, context.owners.tz)
     return Message(
         to=context.owners.fallback or "",
         subject=tidy_line(subject, MAX_SUBJECT, joiners=False),
@@ -139,12 +141,14 @@ def monthly_message(report: Report, saved: Mapping[str, Saved], begin: datetime,
         html=html,
         audience=Audience.ADMINS,
         attributes={"audience": Audience.ADMINS.value, "month": f"{begin:%Y-%m}", "saved_usd": whole.ours.saved_usd},
-        card=Card(lines=(f"In {name}, the reaper's actions saved {saved_usd}.", f"Now: {now}", f"What comes next: {comes}.")),
+        card=Card(lines=(f"{saving}.", f"Now: {now}", f"What comes next: {comes}.")),
     )
 
 
-def _group_lines(groups: Sequence[Sum], currency: Currency) -> list[tuple[str, str]]:
+def _saved_by(by: str, groups: Sequence[Sum], currency: Currency) -> Section:
     most = MAX_ROWS + (len(groups) == MAX_ROWS + 1)
     first, rest = groups[:most], groups[most:]
-    others = [(f"{len(rest)} others", format_usd(sum(group.saved_usd for group in rest), currency=currency))] if rest else []
-    return [*((tidy_line(kind_title(group.key), 60), group_text(group, currency)) for group in first), *others]
+    rows = [Row(name=tidy_line(kind_title(group.key), 60), figure=group_text(group, currency)) for group in first]
+    if rest:
+        rows.append(Row(name=f"{len(rest)} others", figure=format_usd(sum(group.saved_usd for group in rest), currency=currency)))
+    return Section(title=f"Saved by {tidy_line(by.removeprefix(TAG_PREFIX), 60)}", rows=rows)

@@ -1,69 +1,56 @@
 """One message per owner about their resources: what is idle, since when, what it costs, what happens next, and how to keep it. Pure.
 
 A message has at most `MAX_DETAILED + MAX_ROWS` resources, so that no mail client clips it (Gmail does above 102 kB of HTML) and every
-resource that counts as notified is really in it. More resources make another message.
+resource that counts as notified is really in it. More resources make another message. In its subject, what happens and when is never cut off.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from operator import itemgetter
 from urllib.parse import quote
 
 from reaper.case import is_in_weekly_summary
-from reaper.finding import Finding, Money, is_action, money_of
+from reaper.finding import Finding, can_be_kept, is_action, money_of
 from reaper.model import NOTICES, Result, State, StepName
-from reaper.notices import forecast
-from reaper.notices.chat_card import owner_card
-from reaper.notices.forecast import ActionForecast, NoticeContext
-from reaper.notices.item import cost_sentence, has_cost, keep_tag, lasting_saving, notice_item, rate_text, shown_name, wasted_text
-from reaper.notices.message import MAX_SUBJECT, Audience, Message, is_deliverable, is_plain_address, render_mail
+from reaper.notices import forecast, item
+from reaper.notices.blocks import Block, Card, Line, Look, Paragraph, Row, Section
+from reaper.notices.forecast import NoticeContext
+from reaper.notices.message import MAX_SHORT_SUBJECT, MAX_SUBJECT, Audience, Message, is_deliverable, is_plain_address
+from reaper.notices.render import render_mail
 from reaper.policy.schema import Owners
 from reaper.prices import price_basis
 from reaper.text import count_noun, tidy_line
 
 MAX_DETAILED, MAX_ROWS = 6, 24
-MAX_NAMED = 5
-"""How many resources a mail names that says they belong to another owner."""
-MIN_NAME_LENGTH = 20
-"""Characters to which a name in a subject may be cut."""
+MAX_NAMED, MIN_NAME_LENGTH = 5, 20
+"""How many resources a mail names that says they belong to another owner, and the characters to which a name in a subject may be cut."""
+KEEP_NOTE = "Anyone here can use the Keep it link. It keeps resources for a time, and can't stop or delete anything."
+ROOM = "a chat"
+"""The addressee of a room's link. It isn't an address, so by this link the page shortens no snooze and takes no "not mine"."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Letter:
-    """What one message is about. `idle`: what its idle resources cost, `wasted` already. `announced`: what isn't acted on, active ones too.
+    """What one message is about. `idle`: what its idle resources cost, `wasted` already. `announced`: how many aren't acted on, active ones too.
 
-    `about_hours`: how many of these notices are about office hours as such. `coming`, `enrolled`, `today`: what it says will happen.
+    `done` and `unsure`: what was acted on, or may have been; `interrupted`: a phrase about what wasn't. `about_hours`: how many of these notices are
+    about office hours as such; `only_hours`: all, so the headline doesn't mention idleness. `coming`, `enrolled`, `today`: what it says will happen.
     """
 
-    findings: Sequence[Finding]
-    to_owner: bool
-    context: NoticeContext
-    idle: Money
-    wasted: str
-    announced: int
-    acted: Sequence[Finding]
-    about_hours: int
-    coming: ActionForecast | None
-    enrolled: ActionForecast | None
-    today: ActionForecast | None
-
-    @property
-    def only_hours(self) -> bool:
-        """Whether every notice is about office hours as such, so that the headline doesn't mention idleness."""
-        return self.about_hours == len(self.findings)
-
-    @property
-    def done(self) -> list[Finding]:
-        """What was done."""
-        return [f for f in self.acted if f.outcome.result is Result.DONE]
-
-    @property
-    def unsure(self) -> list[Finding]:
-        """What may have been done."""
-        return [f for f in self.acted if f.outcome.result is Result.FAILED]
+    def __init__(self, findings: Sequence[Finding], to_owner: bool, context: NoticeContext) -> None:
+        self.findings, self.to_owner, self.context = findings, to_owner, context
+        notices, acted = [f for f in findings if f.step.name in NOTICES], [f for f in findings if is_action(f)]
+        self.about_hours = sum(f.announced is not None and f.announced.by_hours for f in findings)
+        self.only_hours, self.announced = self.about_hours == len(findings), len(notices)
+        idle = [f for f in notices if f.case.verdict.state is State.IDLE]
+        self.idle, self.wasted = money_of(idle), "" if self.only_hours else item.wasted_text(idle, context)
+        results = (Result.DONE, Result.FAILED, Result.REFUSED)
+        self.done, self.unsure, refused = ([f for f in acted if f.outcome.result is result] for result in results)
+        count = f"{len(refused)} action{' was' if len(refused) == 1 else 's were'}"
+        self.interrupted = f"{count} interrupted, and nothing has changed" if refused else ""
+        self.coming, self.enrolled, self.today = forecast.announcements(findings, context)
 
 
 def owner_notices(findings: Sequence[Finding], context: NoticeContext) -> list[Message]:
@@ -76,7 +63,7 @@ def owner_notices(findings: Sequence[Finding], context: NoticeContext) -> list[M
     for (_, to_owner), addressed in sorted(groups.items(), key=itemgetter(0)):
         group = sorted((f for _, f in addressed), key=_cost_order)
         parts = [group[i : i + size] for i in range(0, len(group), size)]
-        letters = [_letter(part, to_owner, context) for part in parts]
+        letters = [Letter(part, to_owner, context) for part in parts]
         messages += [_owner_message(addressed[0][0], letter, (n, len(parts))) for n, letter in enumerate(letters, 1)]
     return messages
 
@@ -110,58 +97,19 @@ def _cost_order(finding: Finding) -> tuple[bool, bool, float, str]:
     return is_action(finding), finding.case.price is None, -price, finding.case.resource.name
 
 
-def _letter(findings: Sequence[Finding], to_owner: bool, context: NoticeContext) -> Letter:
-    notices = [f for f in findings if f.step.name in NOTICES]
-    idle = [f for f in notices if f.case.verdict.state is State.IDLE]
-    coming, enrolled, today = forecast.announcements(findings, context)
-    return Letter(
-        findings=findings,
-        to_owner=to_owner,
-        context=context,
-        idle=money_of(idle),
-        wasted=wasted_text(idle, context),
-        announced=len(notices),
-        acted=[f for f in findings if is_action(f)],
-        about_hours=sum(f.announced is not None and f.announced.by_hours for f in findings),
-        coming=coming,
-        enrolled=enrolled,
-        today=today,
-    )
-
-
 def _owner_message(address: str, letter: Letter, part: tuple[int, int]) -> Message:
     findings, context = letter.findings, letter.context
     zones = {context.time_zone(f) for f in findings}
     zone = zones.pop() if len(zones) == 1 else context.owners.tz
     links = context.open_visit(address, letter.to_owner, zone, findings)
-    keep = [links.to_keep(f.case.resource.id) if links else None for f in findings]
-    items = [notice_item(f, context, link, for_admins=not letter.to_owner) for f, link in zip(findings, keep, strict=True)]
-    whose = f"Owner: {address}." if letter.to_owner else "No known owner. To set one, add the tag reaper:owner."
-    contact = _contact_for(address, letter)
-    wasted = f"{letter.wasted}." if letter.wasted and not letter.only_hours else ""
-    subject = _subject_line(letter, part)
-    text, html = render_mail(
-        "owner",
-        subject=subject,
-        headline=_headline(letter),
-        items=items[:MAX_DETAILED],
-        rows=items[MAX_DETAILED:],
-        to_owner=letter.to_owner,
-        only_hours=letter.only_hours,
-        sums=letter.idle,
-        wasted=letter.wasted,
-        basis=price_basis(letter.findings, context.currency),
-        coming=letter.coming,
-        keep_all=links.address if links and len(links.visit.resources) > 1 else None,
-        tag=keep_tag(context.now),
-        part=part,
-        context=context,
-        contact=contact,
-        mailto=contact and _mailto(contact, findings),
-    )
+    keep = {f.case.resource.id: links.to_keep(f.case.resource.id) for f in findings} if links else {}
+    keep_all = links.address if links and len(links.visit.resources) > 1 else ""
+    subject = subject_line(letter, part)
+    text, html = render_mail(subject, [*_head(letter, keep, keep_all), *_resources(letter, keep), _foot(address, letter, keep)])
     return Message(
         to=address,
         subject=subject,
+        short_subject=subject_line(letter, part, MAX_SHORT_SUBJECT),
         text=text,
         html=html,
         audience=Audience.OWNERS,
@@ -178,18 +126,94 @@ def _owner_message(address: str, letter: Letter, part: tuple[int, int]) -> Messa
         },
         resource_ids=tuple(f.case.resource.id for f in findings),
         visit=links.visit if links else None,
-        card=owner_card(f"{whose} {wasted}".strip(), items, findings, zone, context),
+        card=_card(address, letter, zone),
     )
 
 
-def _contact_for(address: str, letter: Letter) -> str:
-    """`owners.contact`, else the fallback. Empty if neither is set, or if the reader is that very address or stands in for an owner."""
+def _card(address: str, letter: Letter, zone: str) -> Card:
+    """The card for a room. Its link is the room's own: the owner's is never in it, because that one speaks for the owner."""
+    findings, context = letter.findings, letter.context
+    room = context.open_visit(ROOM, False, zone, findings) if context.has_room else None
+    sample = ["This is a sample. Everything in it is made up, and nothing will be stopped."] if context.sample else []
+    whose = f"Owner: {address}." if letter.to_owner else "No known owner. To set one, add the tag reaper:owner."
+    first = f"{whose} {letter.wasted}." if letter.wasted else whose
+    keep = [KEEP_NOTE] if room else []
+    tag = [] if all(map(is_action, findings)) else [f"To keep a resource, add the tag {item.keep_tag(context.now)}."]
+    return Card(
+        lines=(*sample, first),
+        entries=[item.item_entry(n, f, item.fact_lines(f, context), has_bars=False) for n, f in enumerate(findings, 1)],
+        notes=(*keep, *tag, f"{price_basis(findings, context.currency)} Run {context.run_id}."),
+        keep=room.address if room else None,
+        visit=room.visit if room else None,
+    )
+
+
+def _head(letter: Letter, keep: Mapping[str, str | None], keep_all: str) -> list[Block]:
+    """What the message is about, how to keep the resources, and what else to do."""
+    sums, coming, count, tag = letter.idle, letter.coming, len(letter.findings), item.keep_tag(letter.context.now)
+    blocks, ways = list[Block](), list[Line]()
+    if letter.context.sample:
+        which = "The resource in it is" if count == 1 else f"All {count} resources in it are"
+        text = f"This is a sample. {which} made up, and nothing will be stopped."
+        blocks.append(Paragraph(lines=[Line(text=text, look=Look.NOTE)]))
+    wasted = f"; {letter.wasted}" if letter.wasted else ""
+    head = [Line(text=headline(letter), besides=f"{wasted}.", look=Look.TITLE)]
+    if sums.unpriced and sums.usd_per_hour and not letter.only_hours:
+        head.append(Line(text=f"The price of {sums.unpriced} of them is unknown.", look=Look.DIM))
+    if coming:
+        who = "It" if count == 1 else "All" if coming.count == count else coming.count
+        first = ", the first" if coming.count > 1 else ""
+        text = f"{who} {coming.how}{first} {coming.time} unless used or kept before then."
+        head.append(Line(text=text, look=Look.NOTE))
+    if keep_all:
+        ways = [
+            Line(label="Still needed? Keep all or some of them:", text=keep_all, href=keep_all, look=Look.BUTTON),
+            Line(text=f"To keep one, open its Keep it link, or add the tag {tag}."),
+        ]
+    else:
+        how = "Open its Keep it link, or add" if any(map(item.safe_link, keep.values())) else "Add"
+        ways = [Line(text=f"Still needed? {how} the tag {tag}{' to each' if count > 1 else ''}.")]
+    if sums.count:
+        which = "it" if count == 1 else "them"
+        ways.append(Line(text=f"No longer needed? Stop or delete {which}, and these notices end.", look=Look.DIM))
+    may_keep = [Paragraph(lines=ways)] if any(map(can_be_kept, letter.findings)) else []
+    return [*blocks, Paragraph(lines=head), *may_keep]
+
+
+def _resources(letter: Letter, keep: Mapping[str, str | None]) -> list[Block]:
+    """The first resources in full, the others in brief, all with their links and commands."""
+    blocks, rows, context, to_owner = list[Block](), list[Row](), letter.context, letter.to_owner
+    for number, finding in enumerate(letter.findings, 1):
+        link, brief = keep.get(finding.case.resource.id), number > MAX_DETAILED
+        links = item.link_lines(finding, context, link, to_owner=to_owner, brief=brief)
+        if brief:
+            length = item.idle_length(finding)
+            rest = f"{f', idle for {length}' if length else ''}. {item.next_text(finding, context)}"
+            row = item.item_row(finding, item.cost_line(finding, context).text, rest, links)
+            rows.append(replace(row, between="\n  "))
+        else:
+            owner = [] if to_owner else [Line(label="Owner:", text=tidy_line(finding.case.owner.source, 200), look=Look.DIM)]
+            lines = [*item.idle_line(finding, context), *item.fact_lines(finding, context), *links, *owner]
+            blocks.append(item.item_entry(number, finding, lines))
+    return [*blocks, Section(title="", after=f"And {len(rows)} more:\n", rows=rows)] if rows else blocks
+
+
+def _foot(address: str, letter: Letter, keep: Mapping[str, str | None]) -> Paragraph:
+    """Where to ask, and why this reader gets it. Nobody to ask if the contact is the reader, or the reader stands in for an owner."""
+    has_link = letter.to_owner and any(map(item.safe_link, keep.values()))
+    ask = "Not yours? Open a Keep it link and choose Not mine. Questions?" if has_link else "Not yours, or questions?"
+    unknown = "this resource has" if len(letter.findings) == 1 else "these resources have"
+    why = f"{unknown} no known owner. To set one, add the tag reaper:owner."
+    why = "a tag or your cloud provider lists you as the owner." if letter.to_owner else why
     contact = letter.context.owners.contact or letter.context.owners.fallback or ""
-    return contact if letter.to_owner and is_plain_address(contact) and contact.lower() != address.lower() else ""
+    may_ask = letter.to_owner and is_plain_address(contact) and contact.lower() != address.lower()
+    to = _mailto(contact, letter.findings)
+    line = Line(label=f"{ask} Contact", text=contact, besides=".", look=Look.CONTACT, href=to)
+    return item.signature(why, letter.findings, letter.context, [line] if may_ask else [])
 
 
 def _mailto(contact: str, findings: Sequence[Finding]) -> str:
-    name = shown_name(findings[0].case.resource, 60)
+    name = item.shown_name(findings[0].case.resource, 60)
     subject = f"Not my resource: {name}" if len(findings) == 1 else f"Not my resources: {len(findings)} ML resources"
     more = [f"and {len(findings) - MAX_NAMED} more"] if len(findings) > MAX_NAMED else []
     body = "\r\n".join([subject, "", *(tidy_line(f.case.resource.id, 300) for f in findings[:MAX_NAMED]), *more])
@@ -197,32 +221,8 @@ def _mailto(contact: str, findings: Sequence[Finding]) -> str:
     return f"mailto:{quote(contact, safe='@')}?{fields}"
 
 
-def _headline(letter: Letter, *, brief: bool = False) -> str:
-    """`3 idle ML resources cost $171 a day`, or what else the message is about; if `brief`, `3 idle, $171 a day`."""
-    idle = letter.idle
-    if letter.only_hours or not (idle.count or letter.acted):
-        return _hours_headline(letter, brief=brief)
-    if not idle.count:
-        actions = _actions_headline(letter, brief=brief)
-        hours = _hours_headline(letter, brief=brief) if letter.announced else ""
-        if letter.today or letter.enrolled:  # what is new, or stops something in use, comes first
-            return f"{hours}; {actions}"
-        return f"{actions}; {hours[:1].lower()}{hours[1:]}" if hours else actions
-    if brief:
-        among = f" of {letter.announced}" if letter.announced > idle.count else ""
-        return f"{idle.count}{among} idle, {rate_text(idle, letter.context)}"
-    # What the message announces is among those its headline counts.
-    whose = "" if letter.to_owner else " with no known owner"
-    which = f"{count_noun(idle.count, 'idle ML resource')}{whose}"
-    if letter.announced != idle.count:
-        also = " and" if has_cost(idle) else ""
-        verb = "is" if idle.count == 1 else "are"
-        which = f"{idle.count} of {count_noun(letter.announced, 'ML resource')}{whose} {verb} idle{also}"
-    return cost_sentence(which, idle, letter.context)
-
-
-def _subject_line(letter: Letter, part: tuple[int, int]) -> str:
-    """The longest form that fits, marked as a reminder if it is one about something idle; with the name if there is only one, cut if need be."""
+def subject_line(letter: Letter, part: tuple[int, int], most: int = MAX_SUBJECT) -> str:
+    """The longest form that fits in `most` characters, marked as a reminder if it is one about something idle; with the name if there is only one, cut if need be."""
     findings, forms = letter.findings, _subject_forms(letter)
     idle = any(f.case.verdict.state is State.IDLE for f in findings) and not letter.only_hours
     reminder = "Reminder: " if idle and all(f.step.name is StepName.REMIND for f in findings) else ""
@@ -230,30 +230,57 @@ def _subject_line(letter: Letter, part: tuple[int, int]) -> str:
     number = f" ({part[0]} of {part[1]})" if part[1] > 1 else ""
     before = f"{'[Sample] ' if letter.context.sample else ''}{reminder}"
     for form in forms:
-        room = MAX_SUBJECT - len(f"{before}{form}: {number}")
+        room = most - len(f"{before}{form}: {number}")
         if room >= min(len(name), MIN_NAME_LENGTH):
             short_name = f": {tidy_line(name, room, joiners=False)}" if name else ""
-            return tidy_line(f"{before}{form}{short_name}{number}", MAX_SUBJECT, joiners=False)
-    return f"{tidy_line(f'{before}{forms[-1]}', MAX_SUBJECT - len(number), joiners=False)}{number}"
+            return tidy_line(f"{before}{form}{short_name}{number}", most, joiners=False)
+    return f"{tidy_line(f'{before}{forms[-1]}', most - len(number), joiners=False)}{number}"
 
 
 def _subject_forms(letter: Letter) -> list[str]:
     """The subject, longest form first: what happens and when stays, count and cost give way."""
-    full, short = (_headline(letter, brief=brief) for brief in (False, True))
+    full, short = (headline(letter, brief=brief) for brief in (False, True))
     if letter.context.sample:
         return [f"{full}; nothing will be stopped"]
     if not letter.idle.count or letter.only_hours:
         return [full, short]
+    done, unsure, also = letter.done, letter.unsure, list[str]()
+    if done:
+        also.append(f"{len(done)} {'was' if len(done) == 1 else 'were'} {_participles(done)}{_saving_phrase(letter)}")
+    if letter.interrupted:
+        also.append(letter.interrupted)
+    if unsure:
+        also.append(f"{len(unsure)} may have been {_participles(unsure)}, please check")
     long_parts, short_parts = (_consequences(letter, brief=brief) for brief in (False, True))
-    done, unsure, interrupted = letter.done, letter.unsure, _interrupted_phrase(letter.acted)
-    also = [f"{len(done)} {'was' if len(done) == 1 else 'were'} {_participles(done)}{_saving_phrase(letter)}"] if done else []
-    also += [interrupted] if interrupted else []
-    also += [f"{len(unsure)} may have been {_participles(unsure)}, please check"] if unsure else []
     if long_parts:
         forms = ([full, *long_parts], [short, *long_parts], [short, *short_parts], short_parts)
         return ["; ".join([*parts, *also]) for parts in forms]
     ending = _no_action_phrase(letter)
     return ["; ".join([f"{head}{ending}", *also]) for head in (full, short)]
+
+
+def headline(letter: Letter, *, brief: bool = False) -> str:
+    """`3 idle ML resources cost $171 a day`, or what else the message is about; if `brief`, `3 idle, $171 a day`."""
+    idle = letter.idle
+    if letter.only_hours or not (idle.count or any(map(is_action, letter.findings))):
+        return hours_headline(letter, brief=brief)
+    if not idle.count:
+        actions = _actions_headline(letter, brief=brief)
+        hours = hours_headline(letter, brief=brief) if letter.announced else ""
+        if letter.today or letter.enrolled:  # what is new, or stops something in use, comes first
+            return f"{hours}; {actions}"
+        return f"{actions}; {hours[:1].lower()}{hours[1:]}" if hours else actions
+    if brief:
+        among = f" of {letter.announced}" if letter.announced > idle.count else ""
+        return f"{idle.count}{among} idle, {item.rate_text(idle, letter.context)}"
+    # What the message announces is among those its headline counts.
+    whose = "" if letter.to_owner else " with no known owner"
+    which = f"{count_noun(idle.count, 'idle ML resource')}{whose}"
+    if letter.announced != idle.count:
+        also = " and" if item.has_cost(idle) else ""
+        verb = "is" if idle.count == 1 else "are"
+        which = f"{idle.count} of {count_noun(letter.announced, 'ML resource')}{whose} {verb} idle{also}"
+    return item.cost_sentence(which, idle, letter.context)
 
 
 def _consequences(letter: Letter, *, brief: bool) -> list[str]:
@@ -277,14 +304,8 @@ def _no_action_phrase(letter: Letter) -> str:
 
 def _saving_phrase(letter: Letter) -> str:
     """`, saving $24.00 a day`; empty if what was done saves nothing, or the price is unknown."""
-    saves = sum(map(lasting_saving, letter.done))
+    saves = sum(map(item.lasting_saving, letter.done))
     return f", saving {letter.context.rate(saves)}" if saves else ""
-
-
-def _interrupted_phrase(acted: Sequence[Finding]) -> str:
-    """`1 action was interrupted, and nothing has changed`; empty if none was."""
-    count = sum(f.outcome.result is Result.REFUSED for f in acted)
-    return f"{count} action{' was' if count == 1 else 's were'} interrupted, and nothing has changed" if count else ""
 
 
 def _participles(acted: Sequence[Finding]) -> str:
@@ -295,7 +316,7 @@ def _participles(acted: Sequence[Finding]) -> str:
     return " or ".join(sorted(named))
 
 
-def _hours_headline(letter: Letter, *, brief: bool = False) -> str:
+def hours_headline(letter: Letter, *, brief: bool = False) -> str:
     """What office hours lead to and when: a stop today, the first ones from a day on, or nothing new in a summary."""
     today, enrolled = letter.today, letter.enrolled
     if today:
@@ -303,19 +324,17 @@ def _hours_headline(letter: Letter, *, brief: bool = False) -> str:
     summary = forecast.summary_name(f for f in letter.findings if f.step.name is StepName.REMIND)
     if enrolled:
         rest = f"; {summary} of {letter.announced - enrolled.count} more" if letter.announced > enrolled.count else ""
-        return (
-            f"{count_noun(enrolled.count, 'ML resource')} {enrolled.verbs(brief=brief)} outside office hours {enrolled.day}{rest}"
-        )
+        which = count_noun(enrolled.count, "ML resource")
+        return f"{which} {enrolled.verbs(brief=brief)} outside office hours {enrolled.day}{rest}"
     return f"{summary.capitalize()}: office hours apply to {count_noun(letter.announced, 'ML resource')}"
 
 
 def _actions_headline(letter: Letter, *, brief: bool) -> str:
     """What was done, and when the rest follows; what is uncertain is not called done."""
-    done, unsure = letter.done, letter.unsure
-    verbs = forecast.ANY_PARTICIPLE if brief else _participles(done or unsure or letter.acted)
-    interrupted = _interrupted_phrase(letter.acted)
+    done, unsure, interrupted = letter.done, letter.unsure, letter.interrupted
     if not (done or unsure):
         return interrupted
+    verbs = forecast.ANY_PARTICIPLE if brief else _participles(done or unsure)
     ending = f"; {interrupted}" if interrupted else ""
     if not done:
         return f"{count_noun(len(unsure), 'ML resource')} may have been {verbs}; please check{ending}"

@@ -17,13 +17,15 @@ from reaper.errors import CloudError, ReaperError, Reason
 from reaper.finding import Finding, Outcome, View, follow_up, is_action, judged_case, left_alone
 from reaper.ledger.ledger import update_record, update_snooze
 from reaper.ledger.rows import HistoryEntry, Recalled, comparable_id, remembered_ids
-from reaper.model import NOTICES, Resource, Result, StepName
-from reaper.notices.channels.delivery import Delivery, Misses, deliver, errors_by_id, receipts_by_id
+from reaper.model import NOTICES, Result, StepName
+from reaper.notices.blocks import Card, Line, Look, Paragraph
+from reaper.notices.channels.delivery import Delivery, Misses, deliver, errors_by_id, first_receipt, receipts_by_id
 from reaper.notices.context import NoticeRound, Part, attempt
 from reaper.notices.forecast import NoticeContext
 from reaper.notices.item import kind_title, shown_name, shown_place
-from reaper.notices.message import MAX_SUBJECT, Audience, Card, Message, is_deliverable, render_mail
+from reaper.notices.message import ABOUT, MAX_SUBJECT, SENDER_NAME, Audience, Message, is_deliverable
 from reaper.notices.owner_notice import owner_notices
+from reaper.notices.render import render_mail
 from reaper.planning import accepted
 from reaper.record import (
     Act,
@@ -51,10 +53,6 @@ Accept = Callable[[str, str, Sequence[Delivery]], Part]
 """Remembers that a message about a resource was accepted: its ID, the receipt, and the deliveries on every channel."""
 MAX_RESOURCES = 30
 """The most resources in one message."""
-
-
-_Wrong = tuple[Resource, Correction, str]
-"""A resource whose last notice was wrong, the message that is owed, and the zone of its times."""
 
 
 def send_owner_notices(
@@ -99,27 +97,54 @@ def _with_visit(message: Message, about: Sequence[Finding], notices: NoticeConte
     return plain, Part(errors=errors)
 
 
-def send_take_backs(mails: NoticeRound) -> list[Part]:
+def send_by_address(
+    waiting: Mapping[str, Sequence[Finding]],
+    is_owed: Callable[[str, Finding, Recalled], bool],
+    write: Callable[[str, Sequence[Finding]], Message],
+    accept: Callable[[str, Finding, str], Part],
+    mails: NoticeRound,
+) -> NoticeRound:
+    """Send each address messages about up to MAX_RESOURCES of what is still owed to it, and `accept` each by its receipt.
+
+    Nothing is sent if the ledger can't be read, or once another run has taken over. The next run sends what this one runs out of time for.
+    """
+    misses: Misses = {}
+    for to, findings in waiting.items():
+        for start in range(0, len(findings), MAX_RESOURCES):
+            if mails.is_over() or mails.lost or not mails.leases.prolong_all():
+                return mails
+            about = [mails.findings[f.case.resource.id] for f in findings[start : start + MAX_RESOURCES]]
+            try:
+                recalled = mails.ledger.recall(remembered_ids(*(f.case.resource for f in about)), mails.context.clock())
+            except ReaperError as error:
+                mails = mails.after(Part(errors=[error]))
+                continue
+            mails = mails.after(Part(errors=recalled.errors))
+            if owed := [f for f in about if is_owed(to, f, recalled)]:
+                mails.context.before_message()
+                sent = deliver(write(to, owed), mails.context.channels, misses)
+                receipt = first_receipt(sent)
+                mails = mails.after(Part(deliveries=sent), *(accept(to, f, receipt) for f in owed if receipt))
+    return mails
+
+
+def send_take_backs(notices: NoticeContext, mails: NoticeRound) -> NoticeRound:
     """Take wrong notices back, with one message to each addressee: their resources were used in an hour that a notice called idle.
 
-    It waits in the ledger until a channel has accepted it, and is sent once. The next run sends what this one runs out of time for.
+    It waits in the ledger until a channel has accepted it, and is sent once. It goes to the address of the notice, or to the fallback if mail may
+    no longer go there.
     """
-    parts: list[Part] = []
-    misses: Misses = {}
-    for address, waiting in _waiting_by_address(mails).items():
-        for start in range(0, len(waiting), MAX_RESOURCES):
-            if mails.is_over() or mails.lost or not mails.leases.prolong_all():
-                return parts
-            owed, failed = _still_owed(waiting[start : start + MAX_RESOURCES], mails)
-            parts.append(failed)
-            if owed:
-                mails.context.before_message()
-                sent = deliver(_take_back_message(address, owed), mails.context.channels, misses)
-                receipts = receipts_by_id(sent)
-                accepted = [(each, receipts[each[0].id]) for each in owed if each[0].id in receipts]
-                errors = [error for each, receipt in accepted for error in _record_correction(each, receipt, mails)]
-                parts.append(Part(deliveries=sent, errors=errors))
-    return parts
+    owners, waiting = mails.context.policy.owners, defaultdict[str, list[Finding]](list)
+    for finding in mails.findings.values():
+        record = finding.record
+        if record is None or record.correction is None or dated_ahead_because(record, mails.context.clock()):
+            continue
+        addressee = record.correction.to or ""
+        address = addressee if is_deliverable(addressee, owners.domains, owners.fallback) else owners.fallback
+        if address and is_deliverable(address, owners.domains, owners.fallback):
+            waiting[address].append(finding)
+    write, accept = partial(_take_back_message, notices), partial(_record_correction, notices, mails)
+    return send_by_address(waiting, _is_wrong_still, write, accept, mails)
 
 
 def drop_changed_notices(mails: NoticeRound) -> Part:
@@ -292,70 +317,66 @@ def _remember(finding: Finding, receipt: str | None, mails: NoticeRound) -> Part
     return Part(findings={resource.id: replace(with_record(finding, record, snooze), notice=record.notice)})
 
 
-def _correction_line(wrong: _Wrong) -> str:
-    """What it is, when it was used, and which notice no longer counts."""
-    resource, owed, tz = wrong
-    notice = f"The notice of {format_time(owed.at, tz)}" if owed.at else "That notice"
-    what = f"{shown_name(resource)} ({kind_title(resource.kind)}, {shown_place(resource)})"
-    return f"{what}: used on {format_time(owed.hour, tz)}. {notice} no longer counts."
+def _correction_of(finding: Finding) -> Correction:
+    """The message that is owed about it."""
+    if finding.record is None or finding.record.correction is None:
+        raise ValueError(f"no correction is owed about {finding.case.resource.id}")
+    return finding.record.correction
 
 
-def _take_back_message(address: str, corrections: Sequence[_Wrong]) -> Message:
-    resource, owed, tz = corrections[0]
-    subject = f"Correction: {len(corrections)} ML resources were in use; their notices no longer count"
-    if len(corrections) == 1:
+def _is_wrong_still(_: str, finding: Finding, recalled: Recalled) -> bool:
+    """Whether no other conclude has sent it meanwhile."""
+    stored = recalled.readable_only().record(finding.case.resource.id).correction
+    return stored is not None and stored.hour == _correction_of(finding).hour
+
+
+def _take_back_message(context: NoticeContext, address: str, wrong: Sequence[Finding]) -> Message:
+    lines = []
+    for finding in wrong:
+        resource, owed, tz = finding.case.resource, _correction_of(finding), context.time_zone(finding)
+        used = format_time(owed.hour, tz)
+        notice = f"The notice of {format_time(owed.at, tz)}" if owed.at else "That notice"
+        what = f"{shown_name(resource)} ({kind_title(resource.kind)}, {shown_place(resource)})"
+        lines.append(f"{what}: used on {used}. {notice} no longer counts.")
+    subject = f"Correction: {len(wrong)} ML resources were in use; their notices no longer count"
+    if len(wrong) == 1:
         name = tidy_line(resource.name, 60, joiners=False) or "a resource"
-        subject = f"Correction: {name} was used on {format_time(owed.hour, tz)}; that notice no longer counts"
-    subject, lines = tidy_line(subject, MAX_SUBJECT, joiners=False), [_correction_line(each) for each in corrections]
-    text, html = render_mail("take_back", subject=subject, lines=lines)
+        subject = f"Correction: {name} was used on {used}; that notice no longer counts"
+    subject = tidy_line(subject, MAX_SUBJECT, joiners=False)
+    was, it, those, notice = (
+        ("A notice to you was", "It", "this resource was", "that notice")
+        if len(lines) == 1
+        else ("Notices to you were", "They", "these resources were", "those notices")
+    )
+    idle = f". {it} said that {those} idle, but metrics that came later show use:"
+    ending = f"You don't have to do anything. Nothing will be stopped because of {notice}. Before any action you get a new one."
+    blocks = [
+        Paragraph(lines=[Line(text=f"{was} wrong", besides=idle, look=Look.TITLE)]),
+        Paragraph(lines=[Line(text=line, look=Look.BULLET) for line in lines]),
+        Paragraph(lines=[Line(text=ending)]),
+        Paragraph(lines=[Line(label=f"{SENDER_NAME}. What is this?", text=ABOUT, href=ABOUT)], form="foot"),
+    ]
+    text, html = render_mail(subject, blocks)
     return Message(
         to=address,
         subject=subject,
         text=text,
         html=html,
-        attributes={"audience": Audience.OWNERS.value, "owner": address.lower(), "resources": len(corrections)},
-        resource_ids=tuple(each.id for each, *_ in corrections),
+        attributes={"audience": Audience.OWNERS.value, "owner": address.lower(), "resources": len(wrong)},
+        resource_ids=tuple(f.case.resource.id for f in wrong),
         card=Card(lines=(f"Owner: {address}. Nothing will be stopped because of that notice.", *lines)),
     )
 
 
-def _waiting_by_address(mails: NoticeRound) -> dict[str, list[_Wrong]]:
-    """What is owed, by address: that of the notice, or the fallback if mail may no longer go there."""
-    owners, waiting = mails.context.policy.owners, defaultdict(list)
-    for finding in mails.findings.values():
-        record = finding.record
-        if record is None or record.correction is None or dated_ahead_because(record, mails.context.clock()):
-            continue
-        addressee = record.correction.to or ""
-        address = addressee if is_deliverable(addressee, owners.domains, owners.fallback) else owners.fallback
-        if address and is_deliverable(address, owners.domains, owners.fallback):
-            hours = finding.case.rule.hours
-            tz = hours.tz if hours else owners.tz
-            waiting[address].append((finding.case.resource, record.correction, tz))
-    return dict(waiting)
-
-
-def _still_owed(waiting: Sequence[_Wrong], mails: NoticeRound) -> tuple[list[_Wrong], Part]:
-    """Those that no other conclude has sent meanwhile; none if the ledger can't be read."""
-    try:
-        recalled = mails.ledger.recall([each.id for each, *_ in waiting], mails.context.clock())
-    except ReaperError as error:
-        return [], Part(errors=[error])
-    stored = [(each, recalled.readable.get(comparable_id(each[0].id), Record()).correction) for each in waiting]
-    return [each for each, owed in stored if owed and owed.hour == each[1].hour], Part()
-
-
-def _record_correction(wrong: _Wrong, receipt: str, mails: NoticeRound) -> list[ReaperError]:
-    (resource, owed, tz), now = wrong, mails.context.clock()
-    resource_id, hour = resource.id, owed.hour
-    because = f"used on {format_time(hour, tz)}, so its notice was wrong"
-    entry = HistoryEntry(id=resource_id, when=now, what="corrected", by=receipt, because=because)
-    return attempt(
-        lambda: mails.ledger.add_history(entry),
-        lambda: update_record(
-            mails.ledger,
-            resource_id,
-            lambda record: replace(record, correction=None) if record.correction and record.correction.hour == hour else record,
-            now,
-        ),
+def _record_correction(context: NoticeContext, mails: NoticeRound, _: str, finding: Finding, receipt: str) -> Part:
+    resource_id, hour, now = finding.case.resource.id, _correction_of(finding).hour, mails.context.clock()
+    used = format_time(hour, context.time_zone(finding))
+    entry = HistoryEntry(
+        id=resource_id, when=now, what="corrected", by=receipt, because=f"used on {used}, so its notice was wrong"
     )
+
+    def change(record: Record) -> Record:
+        return replace(record, correction=None) if record.correction and record.correction.hour == hour else record
+
+    errors = attempt(lambda: mails.ledger.add_history(entry), lambda: update_record(mails.ledger, resource_id, change, now))
+    return Part(errors=errors)

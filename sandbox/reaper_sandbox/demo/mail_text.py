@@ -1,4 +1,4 @@
-"""Reads owners' mails: the resources, what each costs, and what happens next. The texts are those of `notices/templates/owner.txt.j2`."""
+"""Reads owners' mails: the resources, what each costs, and what happens next. The texts are those of `notices/owner_notice.py`."""
 
 from __future__ import annotations
 

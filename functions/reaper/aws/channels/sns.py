@@ -30,7 +30,8 @@ class Channel:
 
     def send(self, message: Message) -> str:
         """Publish it and return SNS's message ID. Raises CloudError."""
-        title, attributes = ascii_subject(without_markup(message.subject)), message_attributes(message.attributes)
+        title = ascii_subject(without_markup(message.short_subject or message.subject))
+        attributes = message_attributes(message.attributes)
         spent = len(title) + sum(len(name) + sum(len(v.encode()) for v in value.values()) for name, value in attributes.items())
         reply = self._cloud.call(
             "sns",

@@ -14,10 +14,10 @@ from http.client import HTTPResponse
 from urllib.parse import unquote
 
 from reaper.errors import CloudError, Reason
-from reaper.notices import chat_card
 from reaper.notices.channels.delivery import ChannelContext
 from reaper.notices.channels.webhook import post_json
 from reaper.notices.message import Message
+from reaper.notices.render import card_payload
 from reaper.policy.channel_settings import Room
 from reaper.text import tidy_line
 from reaper.urls import is_loopback, split_address
@@ -52,7 +52,7 @@ class Channel:
         """Post its card and return a receipt. Raises CloudError if it isn't accepted."""
         if self._refusal:
             raise self._refusal
-        payload = chat_card.payload(message, self._spec.type)
+        payload = card_payload(message, self._spec.type)
         if payload is None:
             raise CloudError(Reason.REFUSED, self._operation, "the message is too long for a card")
         try:
