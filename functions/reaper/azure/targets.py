@@ -12,7 +12,6 @@ from pathlib import Path
 
 from azure.core.credentials import TokenCredential
 
-from reaper.accounts import subscription_ids
 from reaper.azure import workspaces
 from reaper.azure.clients import CA_BUNDLE_VARIABLES, Clients, GraphQuotaPolicy, hosts_from_env, new_credential
 from reaper.azure.session import CloudSession
@@ -20,7 +19,7 @@ from reaper.azure.workspaces import Subscription
 from reaper.case import Coverage
 from reaper.errors import CloudError, Reason, SettingsError
 from reaper.model import Account, Target
-from reaper.settings import Settings
+from reaper.settings import SUBSCRIPTION_ID, Settings
 
 SIGN_IN_VARIABLES = (
     "IDENTITY_ENDPOINT",
@@ -38,7 +37,7 @@ NOT_SWEPT = "the deployment no longer sweeps its subscription"
 
 def target_sessions(subscriptions: Sequence[str]) -> list[CloudSession]:
     """One per requested subscription, or per readable one. Raises SettingsError for an invalid ID, CloudError if those can't be listed."""
-    ids = subscription_ids("subscriptions", subscriptions)
+    ids = SUBSCRIPTION_ID.read_all("subscriptions", subscriptions)
     return [_open_session(subscription) for subscription in ids or _list_readable()]
 
 
@@ -48,7 +47,7 @@ def list_accounts(settings: Settings) -> list[Account]:
     One that can't be read is listed too, if it was requested or is below the group; each kind then reports that it can't be read. Raises
     SettingsError for an invalid ID and for a group that can't be read, CloudError if the readable ones can't be listed.
     """
-    names: dict[str, str | None] = dict.fromkeys(subscription_ids("subscriptions", settings.subscriptions))
+    names: dict[str, str | None] = dict.fromkeys(SUBSCRIPTION_ID.read_all("subscriptions", settings.subscriptions))
     if settings.management_group:
         names = _below_group(settings.management_group, tuple(names))
     readable = _list_readable(may_fail=bool(names))

@@ -16,7 +16,6 @@ from typing import Any
 
 from reaper import registry
 from reaper import settings as knobs
-from reaper.accounts import SELF
 from reaper.case import Case
 from reaper.duration import MAX_VALIDITY
 from reaper.errors import ODD_REPLY_ERRORS, SettingsError
@@ -24,7 +23,7 @@ from reaper.finding import Finding, Outcome, Report, Step
 from reaper.ledger.rows import comparable_id
 from reaper.model import ACTIONS, HoldReason, NextAction, Result, StepName, Target
 from reaper.report.json import next_json, utc_text
-from reaper.settings import Settings
+from reaper.settings import SELF, Settings
 
 SCHEMA = 1
 VALID_FOR = timedelta(hours=24)
