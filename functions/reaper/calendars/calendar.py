@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date
 from typing import Annotated, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
 from reaper.calendars import holidays
-from reaper.calendars.freezes import Stretch
+from reaper.calendars.freezes import LONGEST, Stretch
 from reaper.calendars.office_hours import parse_days
 from reaper.policy.values import Section, Words, Zone
 
-LONGEST = timedelta(days=731)
-"""The longest range. As a freeze, a longer one would never end."""
 SOURCES = ("dates", "ics", "country", "change_calendar")
 _DAY = r"\d{4}-\d\d-\d\d"
 _WORD = "[A-Za-z0-9][A-Za-z0-9_-]{0,39}"
