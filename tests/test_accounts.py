@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reaper.accounts import AccountScope, parse_accounts
 from reaper.errors import SettingsError
-from reaper.settings import Settings, from_env, narrow_settings
+from reaper.settings import AccountScope, Settings, from_env, narrow_settings, parse_accounts
 
 A, B, C = "111111111111", "222222222222", "333333333333"
 LABS, SHOP = "ou-ab12-labslabs", "ou-ab12-shopshop"

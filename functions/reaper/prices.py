@@ -20,8 +20,7 @@ from reaper.model import BilledPart, Resource
 from reaper.text import DOLLARS, LIST_PRICES, Currency
 
 if TYPE_CHECKING:
-    from reaper.policy.own_prices import PriceRule
-    from reaper.policy.schema import Policy
+    from reaper.policy.schema import Policy, PriceRule
 
 SUBSTITUTE_COMPONENTS = ("Hosting", "Studio-Notebook")
 """SageMaker components cost the same per instance to within 0.7% where both are known, so one may stand in for another."""

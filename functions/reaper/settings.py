@@ -1,20 +1,30 @@
-"""Settings: environment variables with the prefix `REAPER_`, changed by the options of a command or a manual call."""
+"""Settings: environment variables with the prefix `REAPER_`, changed by the options of a command or a manual call.
+
+Account and unit IDs: https://docs.aws.amazon.com/organizations/latest/APIReference/API_OrganizationalUnit.html
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
-from reaper import accounts as account_scope
-from reaper.accounts import AccountScope
 from reaper.errors import SettingsError
 from reaper.model import Mode
 from reaper.policy import secret_grants
+from reaper.text import did_you_mean
 
+if TYPE_CHECKING:
+    from pydantic import ValidationInfo
+    from pydantic_core import CoreSchema
+
+T = TypeVar("T")
+D = TypeVar("D")
+SELF, ORGANIZATION = "self", "organization"
+TARGET_ROLE = "ml-idle-reaper-target"
 SETTING_DOCS = {
     "REAPER_MODE": "run mode: audit, notify, announce or enforce. Default: audit",
     "REAPER_POLICY": "policy: a file, s3://bucket/key, ssm:/name, a blob's https URL, or the YAML itself. Default: the built-in policy",
@@ -47,11 +57,95 @@ SETTING_DOCS = {
     "REAPER_QUIET": "true: no summary if nothing is idle, unknown or missing",
 }
 MODES = tuple(Mode)
-ARNS = {
-    "REAPER_ROLE": (r"iam::\d{12}:role/[\w+=,.@/-]+", "an IAM role; use arn:aws:iam::ACCOUNT:role/NAME"),
-    "REAPER_TOPIC": (r"sns:[a-z0-9-]+:\d{12}:[A-Za-z0-9_.-]+", "an SNS topic; use arn:aws:sns:REGION:ACCOUNT:NAME"),
-}
-SCOPE_FIELDS = tuple(each.name for each in fields(AccountScope))
+
+
+@dataclass(frozen=True, slots=True)
+class Form(Generic[T]):
+    """How a setting is written: the pattern of its text, how an error about another text goes on after it, and the value of the text.
+
+    `is_secret`: errors don't repeat the text. Pydantic reads a field of `Settings` by the form that is annotated there.
+    """
+
+    pattern: str
+    otherwise: str
+    value_of: Callable[[str], T]
+    is_secret: bool = False
+
+    def fits(self, text: str) -> bool:
+        """Whether the text has this form."""
+        return re.fullmatch(self.pattern, text, re.ASCII) is not None
+
+    def read(self, key: str, text: str) -> T:
+        """The value. Raises SettingsError that names `key`."""
+        if not self.fits(text):
+            raise SettingsError(f"{key}{'' if self.is_secret else f'={text!r}'}{self.otherwise}")
+        return self.value_of(text)
+
+    def read_or(self, default: D, key: str, text: str | None) -> T | D:
+        """The value, or the default if there is no text. Raises SettingsError that names `key`."""
+        return default if text is None else self.read(key, text)
+
+    def read_all(self, key: str, texts: Collection[str]) -> tuple[T, ...]:
+        """The values, each once. Raises SettingsError that names `key` and the first text of another form."""
+        for text in texts:
+            if not self.fits(text):
+                raise SettingsError(f"{key}: {text!r}{self.otherwise}")
+        return tuple(dict.fromkeys(map(self.value_of, texts)))
+
+    def __get_pydantic_core_schema__(self, source: object, handler: object) -> CoreSchema:
+        from pydantic_core import core_schema  # would slow every `--help` and cold start
+
+        def read_setting(value: str | tuple[str, ...], info: ValidationInfo) -> object:
+            name = _name_of(str(info.field_name))
+            return self.read(name, value) if isinstance(value, str) else self.read_all(name, value)
+
+        return core_schema.with_info_plain_validator_function(read_setting)
+
+
+def _is_true(text: str) -> bool:
+    return text.lower() in {"true", "1", "yes"}
+
+
+def _without_slash(path: str) -> str:
+    return path.removeprefix("/")
+
+
+MODE = Form("|".join(MODES), f": unknown mode; use {', '.join(MODES[:-1])} or {MODES[-1]}", Mode)
+FLAG = Form("(?i:true|false|1|0|yes|no)", ": use true or false", _is_true)
+ACCOUNT_ID = Form("[0-9]{12}", " isn't an AWS account ID; use 12 digits, with leading zeros", str)
+UNIT_ID = Form("ou-[0-9a-z]{4,32}-[0-9a-z]{8,32}", " isn't the ID of an organizational unit, such as ou-ab12-34cdefgh", str)
+SUBSCRIPTION_ID = Form(
+    "[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}",
+    " isn't a subscription ID such as 00000000-0000-0000-0000-000000000000",
+    str.lower,
+)
+ROLE_NAME = Form(
+    r"/?([\w+=,.@-]+/)*[\w+=,.@-]{1,64}",
+    " isn't a role's name; use NAME or PATH/NAME, without the ARN, because it is the same in each account",
+    _without_slash,
+)
+EXTERNAL_ID = Form(
+    r"[\w+=,.@:/-]{2,1224}", " isn't an external ID; use 2 to 1,224 letters, digits and +=,.@:/-", str, is_secret=True
+)
+MANAGEMENT_GROUP_ID = Form(r"[\w.()-]{1,90}", " isn't a management group's ID; use its ID, not its display name", str)
+ROLE_ARN = Form(r"arn:aws[a-z-]*:iam::\d{12}:role/[\w+=,.@/-]+", " is not an IAM role; use arn:aws:iam::ACCOUNT:role/NAME", str)
+TOPIC_ARN = Form(
+    r"arn:aws[a-z-]*:sns:[a-z0-9-]+:\d{12}:[A-Za-z0-9_.-]+", " is not an SNS topic; use arn:aws:sns:REGION:ACCOUNT:NAME", str
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountScope:
+    """The AWS accounts to sweep: those with these IDs, those of an organization, or those of its units. Nothing named: the credentials' own.
+
+    `accounts` together with the organization or its units: only those of them that are in it, so that a call can't add one.
+    `only_own_account`: no account but the credentials' own, whatever else is named.
+    """
+
+    accounts: tuple[str, ...] = ()
+    organization: bool = False
+    ous: tuple[str, ...] = ()
+    only_own_account: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,69 +158,84 @@ class Email:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(AccountScope):
     """One run's settings, parsed. Empty tuples mean no restriction, but no `accounts`: only the credentials' own (`scope.accounts`).
 
     `role_name` is assumed in other accounts, `role` only in the own one.
     """
 
-    mode: Mode = Mode.AUDIT
+    mode: Annotated[Mode, MODE] = Mode.AUDIT
     cloud: str = "all"
     policy: str | None = None
     regions: tuple[str, ...] = ()
-    accounts: tuple[str, ...] = ()
-    organization: bool = False
-    ous: tuple[str, ...] = ()
-    only_own_account: bool = False
-    exclude_accounts: tuple[str, ...] = ()
-    role_name: str = account_scope.TARGET_ROLE
-    external_id: str | None = field(default=None, repr=False)
-    subscriptions: tuple[str, ...] = ()
-    management_group: str | None = None
+    exclude_accounts: Annotated[tuple[str, ...], ACCOUNT_ID] = ()
+    role_name: Annotated[str, ROLE_NAME] = TARGET_ROLE
+    external_id: Annotated[str | None, EXTERNAL_ID] = field(default=None, repr=False)
+    subscriptions: Annotated[tuple[str, ...], SUBSCRIPTION_ID] = ()
+    management_group: Annotated[str | None, MANAGEMENT_GROUP_ID] = None
     kinds: tuple[str, ...] = ()
     ledger: str | None = None
     manifests: str | None = None
-    role: str | None = None
+    role: Annotated[str | None, ROLE_ARN] = None
     reports: str | None = None
     runs: str | None = None
     workflow: str | None = None
-    topic: str | None = None
+    topic: Annotated[str | None, TOPIC_ARN] = None
     email: Email | None = None
-    quiet: bool = False
+    quiet: Annotated[bool, FLAG] = False
 
     @property
     def account_scope(self) -> AccountScope:
         """The AWS accounts to sweep, before any is excluded."""
-        return AccountScope(**{name: getattr(self, name) for name in SCOPE_FIELDS})
+        return AccountScope(**{each.name: getattr(self, each.name) for each in fields(AccountScope)})
 
 
 def from_env(environ: Mapping[str, str]) -> Settings:
     """The settings in `environ`. Raises SettingsError for an invalid value and for a name that looks misspelled."""
+    from pydantic import TypeAdapter  # would slow every `--help` and cold start
+
     for name in environ:
         is_ours = name.startswith("REAPER_") and not name.startswith(secret_grants.SECRET_PREFIX)
-        if is_ours and name not in SETTING_DOCS and (near := get_close_matches(name, SETTING_DOCS, n=1, cutoff=0.85)):
-            raise SettingsError(f"unknown setting {name}; did you mean {near[0]}?")
-    get = {name: value.strip() for name, value in environ.items() if name in SETTING_DOCS and value.strip()}.get
-    return Settings(
-        mode=parse_mode(get("REAPER_MODE", "audit"), "REAPER_MODE"),
-        policy=get("REAPER_POLICY"),
-        regions=split_words(get("REAPER_REGIONS", "")),
-        **asdict(account_scope.parse_accounts("REAPER_ACCOUNTS", split_words(get("REAPER_ACCOUNTS", "")))),
-        exclude_accounts=account_scope.account_ids("REAPER_EXCLUDE_ACCOUNTS", split_words(get("REAPER_EXCLUDE_ACCOUNTS", ""))),
-        role_name=account_scope.role_name("REAPER_TARGET_ROLE", get("REAPER_TARGET_ROLE", account_scope.TARGET_ROLE)),
-        external_id=parsed(account_scope.external_id, "REAPER_EXTERNAL_ID", get("REAPER_EXTERNAL_ID")),
-        subscriptions=account_scope.subscription_ids("REAPER_SUBSCRIPTIONS", split_words(get("REAPER_SUBSCRIPTIONS", ""))),
-        management_group=parsed(account_scope.management_group_id, "REAPER_MANAGEMENT_GROUP", get("REAPER_MANAGEMENT_GROUP")),
-        ledger=get("REAPER_LEDGER"),
-        manifests=get("REAPER_MANIFESTS"),
-        role=_parse_arn("REAPER_ROLE", get("REAPER_ROLE")),
-        reports=get("REAPER_REPORTS"),
-        runs=get("REAPER_RUNS"),
-        workflow=get("REAPER_WORKFLOW"),
-        topic=_parse_arn("REAPER_TOPIC", get("REAPER_TOPIC")),
-        email=_parse_email(get("REAPER_EMAIL_ENDPOINT"), get("REAPER_EMAIL_SENDER"), split_words(get("REAPER_EMAIL_TO", ""))),
-        quiet=_parse_flag(get("REAPER_QUIET", "false"), "REAPER_QUIET"),
+        if is_ours and name not in SETTING_DOCS and (near := did_you_mean(name, SETTING_DOCS, cutoff=0.85)):
+            raise SettingsError(f"unknown setting {name}{near}")
+    texts = {name: value.strip() for name, value in environ.items() if name in SETTING_DOCS and value.strip()}
+    values: dict[str, object] = {
+        each.name: split_words(texts[name]) if each.default == () else texts[name]
+        for each in fields(Settings)
+        if (name := _name_of(each.name)) in texts
+    }
+    scope = parse_accounts("REAPER_ACCOUNTS", split_words(texts.get("REAPER_ACCOUNTS")))
+    email: dict[str, object] = {key: texts.get(f"REAPER_EMAIL_{key.upper()}") for key in ("endpoint", "sender")}
+    email |= {"to": split_words(texts.get("REAPER_EMAIL_TO"))}
+    if any(email.values()) and not all(email.values()):
+        raise SettingsError("REAPER_EMAIL_ENDPOINT, REAPER_EMAIL_SENDER and REAPER_EMAIL_TO go together; set all three or none")
+    settings: Settings = TypeAdapter(Settings).validate_python(
+        {**values, **asdict(scope), "email": email if all(email.values()) else None}
     )
+    return settings
+
+
+def _name_of(field_name: str) -> str:
+    """The setting of that field."""
+    return "REAPER_TARGET_ROLE" if field_name == "role_name" else f"REAPER_{field_name.upper()}"
+
+
+def parse_accounts(key: str, words: Sequence[str]) -> AccountScope:
+    """The scope that `self`, `organization`, account IDs or unit IDs name. Raises SettingsError that names `key`."""
+    units = tuple(word for word in words if word.startswith("ou-"))
+    ids = tuple(word for word in words if word not in {SELF, ORGANIZATION, *units})
+    scope = AccountScope(
+        accounts=ACCOUNT_ID.read_all(key, ids),
+        organization=ORGANIZATION in words,
+        ous=UNIT_ID.read_all(key, units),
+        only_own_account=SELF in words,
+    )
+    if SELF in words and len(words) > 1:
+        raise SettingsError(f"{key}: self stands alone; to sweep other accounts as well, name your own by its ID")
+    if ids and (units or scope.organization):
+        other = units[0] if units else ORGANIZATION
+        raise SettingsError(f"{key}: {ids[0]} and {other} don't go together; use account IDs, or organization, or unit IDs")
+    return scope
 
 
 def narrow_settings(settings: Settings, call: Mapping[str, Any], kinds: Collection[str]) -> Settings:
@@ -145,17 +254,16 @@ def narrow_settings(settings: Settings, call: Mapping[str, Any], kinds: Collecti
         )
     for name in ("regions", "subscriptions"):
         _require_inside(name, options.get(name, ()), getattr(settings, name))
-    units = account_scope.unit_ids("ous", options.get("ous", ()))
-    whole = [account_scope.ORGANIZATION] * options.get("organization", False)
-    asked = account_scope.parse_accounts("accounts", [*options.get("accounts", ()), *units, *whole])
-    accounts = account_scope.narrow_accounts(settings.account_scope, asked)
+    units = UNIT_ID.read_all("ous", options.get("ous", ()))
+    whole = [ORGANIZATION] * options.get("organization", False)
+    asked = parse_accounts("accounts", [*options.get("accounts", ()), *units, *whole])
     options |= {
-        **asdict(accounts),
+        **asdict(narrow_accounts(settings.account_scope, asked)),
         "exclude_accounts": (
             *settings.exclude_accounts,
-            *account_scope.account_ids("exclude_accounts", options.get("exclude_accounts", ())),
+            *ACCOUNT_ID.read_all("exclude_accounts", options.get("exclude_accounts", ())),
         ),
-        "subscriptions": account_scope.subscription_ids("subscriptions", options.get("subscriptions", settings.subscriptions)),
+        "subscriptions": SUBSCRIPTION_ID.read_all("subscriptions", options.get("subscriptions", settings.subscriptions)),
         "kinds": expand_kinds(options.get("kinds", settings.kinds), kinds),
     }
     return replace(settings, **options)
@@ -181,6 +289,31 @@ def _require_inside(name: str, requested: Collection[str], configured: Collectio
         )
 
 
+def narrow_accounts(configured: AccountScope, asked: AccountScope) -> AccountScope:
+    """`configured`, narrowed to what a call asks for. Raises SettingsError for an account, a unit or an organization outside it."""
+    is_whole = configured.organization and not configured.ous
+    if asked.organization and not is_whole:
+        raise _outside("accounts", ORGANIZATION, configured)
+    ous = () if is_whole else [unit for unit in asked.ous if unit not in configured.ous]
+    others = [account for account in asked.accounts if configured.accounts and account not in configured.accounts]
+    for key, outside in (("ous", ous), ("accounts", others)):
+        if outside:
+            raise _outside(key, outside[0], configured)
+    is_own_by_default = not (configured.accounts or configured.organization or configured.ous)
+    return replace(
+        configured,
+        accounts=asked.accounts or configured.accounts,
+        ous=asked.ous or configured.ous,
+        only_own_account=configured.only_own_account or asked.only_own_account or (is_own_by_default and bool(asked.accounts)),
+    )
+
+
+def _outside(key: str, name: str, configured: AccountScope) -> SettingsError:
+    whole = "the whole organization" if configured.organization else "its own account"
+    places = ", ".join((*configured.ous, *configured.accounts)) or whole
+    return SettingsError(f"{key}: this deployment doesn't sweep {name!r}, only {places}; a call can only narrow them")
+
+
 CALL_OPTIONS = ("mode", "cloud", "kinds", "regions", "accounts", "organization", "ous", "exclude_accounts", "subscriptions")
 
 
@@ -197,15 +330,9 @@ def require_durable_stores(settings: Settings) -> Settings:
     return settings
 
 
-def parse_mode(text: str, name: str) -> Mode:
-    """The mode of that name. Raises SettingsError if there is none."""
-    if text not in {m.value for m in Mode}:
-        raise SettingsError(f"{name}={text!r}: unknown mode; use {', '.join(MODES[:-1])} or {MODES[-1]}")
-    return Mode(text)
-
-
-def split_words(text: str) -> tuple[str, ...]:
-    """The words of a comma-separated text, without blanks and repeats."""
+def split_words(texts: str | Iterable[str] | None) -> tuple[str, ...]:
+    """The words of a comma-separated text, or of several, without blanks and repeats."""
+    text = texts if isinstance(texts, str) else ",".join(texts or ())
     return tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
 
 
@@ -213,9 +340,8 @@ def expand_kinds(globs: Collection[str], kinds: Collection[str]) -> tuple[str, .
     """The kinds that `globs` name; no glob means all. Raises SettingsError for a glob that fits none."""
     for glob in globs:
         if not any(fnmatchcase(kind, glob) for kind in kinds):
-            near = get_close_matches(glob, kinds, n=1, cutoff=0.4)
-            hint = f"did you mean {near[0]}?" if near else f"valid: {', '.join(kinds)}"
-            raise SettingsError(f"unknown kind {glob!r}; {hint}")
+            hint = did_you_mean(glob, kinds, cutoff=0.4) or f"; valid: {', '.join(kinds)}"
+            raise SettingsError(f"unknown kind {glob!r}{hint}")
     return tuple(kind for kind in kinds if not globs or any(fnmatchcase(kind, glob) for glob in globs))
 
 
@@ -242,40 +368,14 @@ def _parse_option(name: str, value: Any) -> Any:
             raise SettingsError(f"{name}: {value!r} is not a string")
         if name == "cloud" and value not in {"aws", "azure", "all"}:
             raise SettingsError(f"unknown cloud {value!r}; use aws, azure or all")
-        return parse_mode(value, name) if name == "mode" else value
+        return MODE.read(name, value) if name == "mode" else value
     if name == "organization":
         if not isinstance(value, bool):
             raise SettingsError(f"{name}: {value!r} is not true or false")
         return value
     if not isinstance(value, str | list) or not all(isinstance(v, str) for v in value):
         raise SettingsError(f"{name}: {value!r} is not a list of strings")
-    words = split_words(value if isinstance(value, str) else ",".join(value))
+    words = split_words(value)
     if not words:
         raise SettingsError(f"{name}: {value!r} is empty; leave it out to include all that this deployment sweeps")
     return words
-
-
-def _parse_email(endpoint: str | None, sender: str | None, to: tuple[str, ...]) -> Email | None:
-    if endpoint and sender and to:
-        return Email(endpoint=endpoint, sender=sender, to=to)
-    if endpoint or sender or to:
-        raise SettingsError("REAPER_EMAIL_ENDPOINT, REAPER_EMAIL_SENDER and REAPER_EMAIL_TO go together; set all three or none")
-    return None
-
-
-def parsed(parse: Callable[[str, str], str], key: str, text: str | None) -> str | None:
-    """The parsed text; None if the setting isn't there."""
-    return None if text is None else parse(key, text)
-
-
-def _parse_arn(name: str, arn: str | None) -> str | None:
-    pattern, expected = ARNS[name]
-    if arn is not None and not re.fullmatch(rf"arn:aws[a-z-]*:{pattern}", arn):
-        raise SettingsError(f"{name}={arn!r} is not {expected}")
-    return arn
-
-
-def _parse_flag(text: str, name: str) -> bool:
-    if text.lower() not in {"true", "false", "1", "0", "yes", "no"}:
-        raise SettingsError(f"{name}={text!r}: use true or false")
-    return text.lower() in {"true", "1", "yes"}

@@ -13,7 +13,7 @@ from dateutil import rrule
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reaper.calendars.recurrence import MAX_STEPS, Steps, recurring_days
+from reaper.calendars.ics import MAX_STEPS, Steps, recurring_days
 
 WINDOW = (date(2025, 10, 21), date(2028, 11, 25))
 DAYS = rrule.weekdays

@@ -18,7 +18,7 @@ from docs_commands import FIRST, NOT_RUN, Fleet
 from reaper import registry, settings
 from reaper.cli import main
 from reaper.notices.channels import delivery
-from reaper.policy import own_prices, schema, secret_grants, tags
+from reaper.policy import schema, secret_grants, tags
 from reaper.policy.parse import parse_policy
 
 ROOT = Path(__file__).parents[2]
@@ -74,9 +74,9 @@ def test_every_command_is_on_its_page_and_no_other():
         schema.Owners,
         schema.Match,
         schema.RuleSpec,
-        own_prices.PriceRule,
-        own_prices.CurrencySpec,
-        own_prices.Budget,
+        schema.PriceRule,
+        schema.CurrencySpec,
+        schema.Budget,
     ],
 )
 def test_every_key_of_the_policy_is_on_its_page(model: type):

@@ -16,14 +16,13 @@ from urllib.parse import quote
 
 from azure.core.credentials import TokenCredential
 
-from reaper.accounts import subscription_ids
 from reaper.azure import workspaces
 from reaper.azure.session import CA_BUNDLE_VARIABLES, Clients, CloudSession, GraphQuotaPolicy, hosts_from_env, new_credential
 from reaper.azure.workspaces import READ_SUBSCRIPTION, Subscription, display_name, last_segment, parse_subscription
 from reaper.case import Coverage
 from reaper.errors import CloudError, Reason, SettingsError
 from reaper.model import Account, Target
-from reaper.settings import Settings
+from reaper.settings import SUBSCRIPTION_ID, Settings
 
 READ_BELOW, GROUPS = "Microsoft.Management/managementGroups/descendants/read", "/providers/Microsoft.Management/managementGroups"
 SIGN_IN_VARIABLES = (
@@ -42,7 +41,7 @@ NOT_SWEPT = "the deployment no longer sweeps its subscription"
 
 def target_sessions(subscriptions: Sequence[str]) -> list[CloudSession]:
     """One per requested subscription, or per readable one. Raises SettingsError for an invalid ID, CloudError if those can't be listed."""
-    ids = subscription_ids("subscriptions", subscriptions)
+    ids = SUBSCRIPTION_ID.read_all("subscriptions", subscriptions)
     return [_open_session(subscription) for subscription in ids or _list_readable()]
 
 
@@ -52,7 +51,7 @@ def list_accounts(settings: Settings) -> list[Account]:
     One that can't be read is listed too, if it was requested or is below the group; each kind then reports that it can't be read. Raises
     SettingsError for an invalid ID and for a group that can't be read, CloudError if the readable ones can't be listed.
     """
-    names: dict[str, str | None] = dict.fromkeys(subscription_ids("subscriptions", settings.subscriptions))
+    names: dict[str, str | None] = dict.fromkeys(SUBSCRIPTION_ID.read_all("subscriptions", settings.subscriptions))
     if settings.management_group:
         names = _below_group(settings.management_group, tuple(names))
     readable = _list_readable(may_fail=bool(names))

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from reaper.calendars import holidays
-from reaper.calendars.freezes import Stretch
+from reaper.calendars.freezes import LONGEST, Stretch
 from reaper.calendars.office_hours import parse_days
-from reaper.policy.values import Section, Words, Zone
+from reaper.policy.values import Section, Words, Zone, text_of
 
-LONGEST = timedelta(days=731)
-"""The longest range. As a freeze, a longer one would never end."""
 SOURCES = ("dates", "ics", "country", "change_calendar")
 _DAY = r"\d{4}-\d\d-\d\d"
 _WORD = "[A-Za-z0-9][A-Za-z0-9_-]{0,39}"
@@ -39,8 +37,6 @@ class Calendar:
 
 
 def _parse_range(value: object) -> tuple[date, date]:
-    if isinstance(value, date | tuple):
-        return value if isinstance(value, tuple) else (value, value)
     if not isinstance(value, str) or not re.fullmatch(_RANGE, value.strip(), re.ASCII):
         raise ValueError("expected a day such as 2026-12-24, or a range such as 2026-12-24/2027-01-03")
     days = [date.fromisoformat(day) for day in re.findall(_DAY, value)]
@@ -59,18 +55,13 @@ def _parse_weekend(value: object) -> object:
         raise ValueError("expected days such as sat,sun or fri-sat") from error
 
 
-def _require_word(name: str) -> str:
-    if not re.fullmatch(_WORD, name, re.ASCII):
-        raise ValueError("expected a plain word such as year-end, of up to 40 letters, digits, hyphens and underscores")
-    return name
-
-
 DayRange = Annotated[
     tuple[date, date], BeforeValidator(_parse_range), WithJsonSchema({"type": "string", "pattern": f"^{_RANGE}$"})
 ]
 """The first day and the last one."""
 Weekdays = Annotated[frozenset[int], BeforeValidator(_parse_weekend), WithJsonSchema({"type": "string"})]
-CalendarName = Annotated[str, AfterValidator(_require_word), WithJsonSchema({"type": "string"})]
+_NAME = text_of(_WORD, "a plain word such as year-end, of up to 40 letters, digits, hyphens and underscores", str)
+CalendarName = Annotated[str, _NAME, WithJsonSchema({"type": "string"})]
 
 
 class CalendarSpec(Section):

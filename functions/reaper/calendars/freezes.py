@@ -12,6 +12,8 @@ from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
 DAY, MOMENT = timedelta(days=1), timedelta(microseconds=1)
+LONGEST = timedelta(days=731)
+"""The longest entry of a calendar. As a freeze, a longer one would never end."""
 AND = " and "
 MAX_DAYS = 732
 """Business days are sought for that long: a calendar may have none left."""
@@ -52,6 +54,11 @@ def merged(freezes: Iterable[Freeze]) -> tuple[Freeze, ...]:
             freeze = Freeze(calendar=AND.join(names), start=last.start, end=max(last.end, freeze.end))
         joined.append(freeze)
     return tuple(joined)
+
+
+def joined(stretches: Iterable[Stretch]) -> list[Stretch]:
+    """The stretches in order; what overlaps or touches is one."""
+    return [(each.start, each.end) for each in merged(Freeze(calendar="", start=start, end=end) for start, end in stretches)]
 
 
 def freeze_at(freezes: Sequence[Freeze], at: datetime) -> Freeze | None:

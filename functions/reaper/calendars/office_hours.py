@@ -14,16 +14,16 @@ from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
-from reaper.calendars.freezes import Stretch
+from reaper.calendars.freezes import DAY, Stretch, joined
 from reaper.text import did_you_mean, short_repr
 
-DAY, SECOND = timedelta(days=1), timedelta(seconds=1)
+SECOND = timedelta(seconds=1)
 MIDNIGHT = 24 * 60
 ALWAYS, NEVER = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 SEARCH_RANGE = 22 * DAY
 """The search range each way: a weekly day may be missing once, if a clock change swallows its hours or the whole date."""
 DAYS_OFF_RANGE = 60 * DAY
-"""How much further to search if days are off: rules carry them for that time around the run (`rule_calendars`)."""
+"""How much further to search if days are off: rules carry them for that time around the run (`policy.rules`)."""
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 EXPECTED_HOURS = "days and times such as `mon-fri 07:00-21:00`"
@@ -199,13 +199,9 @@ def _open_stretches(hours: Hours, day: date) -> tuple[Stretch, ...]:
     calendars = [hours, hours.also] if hours.also else [hours]
     if any(len(one.days) == len(DAYS) and (one.start, one.end) == (0, MIDNIGHT) and not one.days_off for one in calendars):
         return ((ALWAYS, NEVER),)
-    joined: list[Stretch] = []
-    for start, end in sorted(stretch for one in calendars for stretch in _day_stretches(one, day)):
-        if joined and start <= joined[-1][1]:
-            start, end = joined[-1][0], max(joined.pop()[1], end)
-        joined.append((start, end))
+    stretches = joined(stretch for one in calendars for stretch in _day_stretches(one, day))
     almost_all = min(map(_search_range, calendars)) - 2 * DAY
-    return tuple(_without_edges(stretch, day, almost_all) for stretch in joined)
+    return tuple(_without_edges(stretch, day, almost_all) for stretch in stretches)
 
 
 def _search_range(hours: Hours) -> timedelta:

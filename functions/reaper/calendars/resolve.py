@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 from reaper.calendars import ics
 from reaper.calendars.calendar import Calendar, CalendarSpec
-from reaper.calendars.freezes import Freeze, Stretch, merged
+from reaper.calendars.freezes import DAY, Stretch, joined
 from reaper.calendars.holidays import holidays_near
 from reaper.case import Coverage
 from reaper.coverage import own_row
@@ -26,8 +26,6 @@ FREEZE, USES = ("freeze",), ("freeze", "except", "business_days")
 MAX_BECAUSE = 400
 FRESH_FOR = timedelta(seconds=60)
 """How long freezes that were read right before an action are relied on by the next one."""
-NOT_READ = "this run hasn't read it"
-DAY = timedelta(days=1)
 MAX_STRETCHES = 5_000
 
 
@@ -52,7 +50,7 @@ def with_calendars(policy: Policy, where: str | None, now: datetime) -> Policy:
 def with_fresh_freezes(policy: Policy, where: str | None, now: datetime) -> Policy:
     """The policy with its freezes read once more, right before an action: frozen is what either reading says is frozen."""
     fresh = resolve_calendars(policy, where, now, names_used(policy, FREEZE)) if policy.calendars else {}
-    return policy.with_calendars({**policy.resolved, **{name: _either(policy.resolved.get(name), fresh[name]) for name in fresh}})
+    return policy.with_calendars({**policy.resolved, **{name: _either(policy.calendar(name), fresh[name]) for name in fresh}})
 
 
 @dataclass(slots=True, kw_only=True)
@@ -72,9 +70,7 @@ class FreshFreezes:
         return self.current
 
 
-def _either(stored: Calendar | None, fresh: Calendar) -> Calendar:
-    if stored is None:
-        return replace(fresh, unreadable_because=NOT_READ)
+def _either(stored: Calendar, fresh: Calendar) -> Calendar:
     return replace(
         fresh,
         days=stored.days | fresh.days,
@@ -94,8 +90,7 @@ def names_used(policy: Policy, keys: Sequence[str] = USES) -> set[str]:
 
 def unreadable_texts(policy: Policy) -> dict[str, str]:
     """A sentence for each calendar of the policy that can't be relied on, by name."""
-    known = policy.resolved
-    problems = {name: known[name].unreadable_because if name in known else NOT_READ for name in policy.calendars}
+    problems = {name: policy.calendar(name).unreadable_because for name in policy.calendars}
     return {name: f"calendar {name!r} can't be relied on: {because}" for name, because in problems.items() if because}
 
 
@@ -149,11 +144,6 @@ def _read_change_calendar(calendar: Calendar, name: str, now: datetime) -> list[
         said = ("closed", "open") if is_closed else ("open", "closed")
         raise ValueError(f"AWS says that {name} is {said[0]} now, and its events say {said[1]}; compare them in Systems Manager")
     return closed
-
-
-def joined(stretches: Iterable[Stretch]) -> list[Stretch]:
-    """The stretches in order; what overlaps or touches is one."""
-    return [(each.start, each.end) for each in merged(Freeze(calendar="", start=start, end=end) for start, end in stretches)]
 
 
 def entries_near(stretches: Iterable[Stretch], now: datetime) -> list[Stretch]:

@@ -11,23 +11,21 @@ import functools
 import getpass
 import inspect
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import typer
 
-from reaper import accounts as account_scope
 from reaper import registry, settings
-from reaper.accounts import AccountScope
 from reaper.cli.options import ExternalIdOption, PolicyOption
 from reaper.errors import CloudError, Reason, SettingsError
 from reaper.ledger import opening
 from reaper.ledger.ledger import Ledger
 from reaper.model import Mode, Target
 from reaper.sessions import list_accounts, open_account, session_of
-from reaper.settings import Settings
+from reaper.settings import AccountScope, Settings
 
 if TYPE_CHECKING:
     from reaper.sessions import CloudSession
@@ -115,7 +113,7 @@ def chosen_settings(sweep: SweepOptions) -> Settings:
     base = settings.from_env(os.environ)
     return replace(
         with_places(base, sweep, sweep.kind),
-        mode=base.mode if sweep.mode is None else settings.parse_mode(sweep.mode, "--mode"),
+        mode=settings.MODE.read_or(base.mode, "--mode", sweep.mode),
         policy=base.policy if sweep.policy is None else sweep.policy,
     )
 
@@ -130,24 +128,24 @@ def with_places(base: Settings, typed: PlaceOptions, kind: RepeatedOption = None
     _require_valid_together(cloud, typed, kind)
     scope = None
     if typed.account or typed.organization or typed.ou:
-        accounts = account_scope.account_ids("--account", _split_values(typed.account))
-        ous = account_scope.unit_ids("--ou", _split_values(typed.ou))
+        accounts = settings.ACCOUNT_ID.read_all("--account", settings.split_words(typed.account))
+        ous = settings.UNIT_ID.read_all("--ou", settings.split_words(typed.ou))
         scope = AccountScope(accounts=accounts, organization=typed.organization, ous=ous)
-    excluded = account_scope.account_ids("--exclude-account", _split_values(typed.exclude_account))
+    excluded = settings.ACCOUNT_ID.read_all("--exclude-account", settings.split_words(typed.exclude_account))
     chosen = replace(
         base,
         **(asdict(scope) if scope else {}),
         cloud=cloud,
         exclude_accounts=tuple(dict.fromkeys((*base.exclude_accounts, *excluded))),
-        role_name=settings.parsed(account_scope.role_name, "--role-name", typed.role_name) or base.role_name,
-        external_id=settings.parsed(account_scope.external_id, "--external-id", typed.external_id) or base.external_id,
-        regions=_split_values(typed.region) or base.regions,
+        role_name=settings.ROLE_NAME.read_or(base.role_name, "--role-name", typed.role_name),
+        external_id=settings.EXTERNAL_ID.read_or(base.external_id, "--external-id", typed.external_id),
+        regions=settings.split_words(typed.region) or base.regions,
     )
     if typed.subscription or typed.management_group:
-        group = settings.parsed(account_scope.management_group_id, "--management-group", typed.management_group)
-        subscriptions = account_scope.subscription_ids("--subscription", _split_values(typed.subscription))
+        group = settings.MANAGEMENT_GROUP_ID.read_or(None, "--management-group", typed.management_group)
+        subscriptions = settings.SUBSCRIPTION_ID.read_all("--subscription", settings.split_words(typed.subscription))
         chosen = replace(chosen, subscriptions=subscriptions, management_group=group)
-    patterns = _split_values(kind)
+    patterns = settings.split_words(kind)
     chosen = replace(chosen, kinds=settings.expand_kinds(patterns, registry.kind_names()))
     if cloud != "all":
         settings.require_kinds_of_cloud(cloud, patterns, [known.name for known in registry.kinds(cloud)])
@@ -175,10 +173,6 @@ def _require_cloud(cloud: str, its_cloud: str, options: Mapping[str, object]) ->
     for name, value in options.items():
         if value and cloud not in {its_cloud, "all"}:
             raise SettingsError(f"--{name} is for {its_cloud}, but --cloud {cloud} excludes it; drop one of the two")
-
-
-def _split_values(values: Sequence[str] | None) -> tuple[str, ...]:
-    return settings.split_words(",".join(values or ()))
 
 
 def ledger_address(settings: Settings) -> str:

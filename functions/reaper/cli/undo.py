@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import replace
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reaper import accounts, settings
+from reaper import settings
 from reaper.cli.options import ExternalIdOption, current_time, parse_validity
 from reaper.cli.output import print_message, print_result
 from reaper.cli.places import current_user, ledger_label, open_ledger_to_write, session_opener
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from reaper.acting.contract import Manifest
     from reaper.acting.restore import RestoreContext, RestoreResult
 
-SUBSCRIPTION_ID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 RestoreRoleOption = Annotated[
     str | None,
     typer.Option(
@@ -145,15 +143,15 @@ def _released_accounts(typed: list[str] | None, every: bool, base: Settings) -> 
     """The keys of the accounts to release; empty for all. Raises SettingsError."""
     if typed and every:
         raise SettingsError("--account and --all don't go together; drop one of the two")
-    ids = settings.split_words(",".join(typed or ()))
+    ids = settings.split_words(typed)
     if typed and not ids:
         raise SettingsError("--account '' is empty; use --all to release everything")
     if not typed and not every:
         ids = (*base.accounts, *base.subscriptions)
     keys = []
     for name in ids:
-        cloud = "aws" if accounts.ACCOUNT_ID.fullmatch(name) else "azure"
-        if cloud == "azure" and not SUBSCRIPTION_ID.fullmatch(name):
+        cloud = "aws" if settings.ACCOUNT_ID.fits(name) else "azure"
+        if cloud == "azure" and not settings.SUBSCRIPTION_ID.fits(name):
             raise SettingsError(f"--account {name!r}: expected 12 digits, or the ID of an Azure subscription")
         keys.append(account_key(Target(cloud=cloud, account=name)))
     return tuple(dict.fromkeys(keys))
@@ -163,9 +161,8 @@ def _restore_context(role_name: str | None, external_id: str | None) -> RestoreC
     from reaper.acting import manifest, restore
 
     base = settings.from_env(os.environ)
-    if external_id is not None:
-        base = replace(base, external_id=accounts.external_id("--external-id", external_id))
-    role = None if role_name is None else accounts.role_name("--role-name", role_name)
+    base = replace(base, external_id=settings.EXTERNAL_ID.read_or(base.external_id, "--external-id", external_id))
+    role = settings.ROLE_NAME.read_or(None, "--role-name", role_name)
     print_message(f"ledger: {ledger_label(base)}")
     return restore.RestoreContext(
         ledger=open_ledger_to_write(base),

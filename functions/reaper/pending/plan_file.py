@@ -17,7 +17,6 @@ from typing import Annotated, Any, Literal
 
 from reaper import registry
 from reaper import settings as knobs
-from reaper.accounts import SELF
 from reaper.case import Case
 from reaper.duration import MAX_VALIDITY
 from reaper.errors import ODD_REPLY_ERRORS, SettingsError
@@ -25,7 +24,7 @@ from reaper.finding import Finding, Outcome, Report, Step
 from reaper.ledger.rows import adapter, comparable_id
 from reaper.model import ACTIONS, Constrained, HoldReason, Result, StepName, Time
 from reaper.report.json import document_json, fault_text, utc_text
-from reaper.settings import Settings
+from reaper.settings import SELF, Settings
 
 SCHEMA: Literal[1] = 1
 VALID_FOR = timedelta(hours=24)

@@ -75,8 +75,6 @@ class Acceptance(Section):
 
 def accepted_because(policy: Policy, resource: Resource, usd_per_hour: float | None, now: datetime) -> str | None:
     """Why `resource` is accepted at `now`, by the acceptance of it or its host that lasts longest and may match; None if none does."""
-    if not policy.accept:
-        return None
     today = _today(policy, now)
     found = [
         (a, a.match.matches(each, usd), whose)
@@ -91,8 +89,6 @@ def accepted_because(policy: Policy, resource: Resource, usd_per_hour: float | N
 
 def ended_acceptance_at(policy: Policy, resource: Resource, usd_per_hour: float | None, now: datetime) -> datetime | None:
     """When the last acceptance that matched `resource` or its host, or may have matched, ended before `now`; None if none did."""
-    if not policy.accept:
-        return None
     over = [a for a in policy.accept if a.until < _today(policy, now)]
     looks = list(_with_host(resource, usd_per_hour)) if over else []
     days = [a.until for a in over if any(a.match.matches(each, usd) is not False for each, usd, _ in looks)]

@@ -6,7 +6,7 @@ Never put a secret in the policy. Anything that looks like one is an error that 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 from urllib.parse import parse_qsl, urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
@@ -176,8 +176,8 @@ class Folder(_Channel):
 
 Channel = Annotated[Smtp | Ses | Acs | Sns | Webhook | Room | Apprise | Folder, Field(discriminator="type")]
 CHANNEL_MODELS: dict[str, type[_Channel]] = {
-    "smtp": Smtp, "ses": Ses, "acs": Acs, "sns": Sns, "webhook": Webhook, "slack": Room, "teams": Room, "apprise": Apprise, "folder": Folder,
-}  # fmt: skip
+    name: model for model in get_args(get_args(Channel)[0]) for name in get_args(model.model_fields["type"].annotation)
+}
 CHATS = {
     "discord": ("discord", "discord://webhook-id/webhook-token"),
     "telegram": ("telegram", "tgram://bot-token/chat-id"),

@@ -9,7 +9,7 @@ import operator
 import re
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
-from typing import Annotated, Any, Self
+from typing import Annotated, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
@@ -63,8 +63,19 @@ class Match(Section):
 
     def conditions(self, resource: Resource, usd_per_hour: float | None) -> dict[str, bool | None]:
         """Whether each condition of the rule holds; None if that depends on an unknown price or size."""
-        wanted = {name: value for name in CONDITIONS if (value := getattr(self, name)) is not None}
-        return {name: CONDITIONS[name](value, resource, usd_per_hour) for name, value in wanted.items()}
+        account = resource.target.account.lower()
+        words = {"cloud": resource.target.cloud, "kind": resource.kind, "name": resource.name}
+        words |= {"account": account, "subscription": account, "region": resource.region.lower()}
+        results: dict[str, bool | None] = {
+            key: matches_any(globs, word) for key, word in words.items() if (globs := getattr(self, key)) is not None
+        }
+        if self.tags is not None:
+            results["tags"] = tags_match(self.tags, resource)
+        if self.size is not None:
+            results["size"] = _size_matches(self.size, resource)
+        if self.usd_per_hour is not None:
+            results["usd_per_hour"] = _price_matches(self.usd_per_hour, usd_per_hour)
+        return results
 
 
 def matches_any(globs: Sequence[str] | None, value: str) -> bool:
@@ -102,19 +113,6 @@ def _tag_matches(globs: list[str] | None, values: Sequence[str]) -> bool:
         return not values
     return bool(values) and (not globs or any(fnmatchcase(value, glob) for value in values for glob in globs))
 
-
-CONDITIONS: dict[str, Callable[[Any, Resource, float | None], bool | None]] = {
-    "cloud": lambda globs, resource, usd: matches_any(globs, resource.target.cloud),
-    "kind": lambda globs, resource, usd: matches_any(globs, resource.kind),
-    "name": lambda globs, resource, usd: matches_any(globs, resource.name),
-    "account": lambda globs, resource, usd: matches_any(globs, resource.target.account.lower()),
-    "subscription": lambda globs, resource, usd: matches_any(globs, resource.target.account.lower()),
-    "region": lambda globs, resource, usd: matches_any(globs, resource.region.lower()),
-    "tags": lambda conditions, resource, usd: tags_match(conditions, resource),
-    "size": lambda globs, resource, usd: _size_matches(globs, resource),
-    "usd_per_hour": lambda comparison, resource, usd: _price_matches(comparison, usd),
-}
-"""By key of a match: whether what it says holds for a resource of that price; None if that depends on an unknown price or size."""
 
 EXPECTED = "name accounts, tags or both, or remove the key: empty, it would cover everything"
 ACCOUNT = re.compile(r"[0-9]{12}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?=.*[*?\[])[0-9a-f*?\[\]!-]+")

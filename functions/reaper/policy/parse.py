@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime, timedelta
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from itertools import chain, islice
 from typing import Any, get_args
@@ -21,10 +20,10 @@ from reaper.model import Ceiling
 from reaper.notices.message import is_deliverable, is_plain_address
 from reaper.policy import channel_settings
 from reaper.policy.rules import delete_after
-from reaper.policy.schema import Defaults, Policy, RuleSpec, all_matches
+from reaper.policy.schema import Policy, RuleSpec, all_matches
 from reaper.policy.values import BusinessDayCount
 from reaper.policy.yaml_lines import KeyPath, LineMap, parse_with_lines
-from reaper.text import MAX_LINE_LENGTH, first_few, short_repr, shorten, validation_text
+from reaper.text import MAX_LINE_LENGTH, did_you_mean, first_few, short_repr, shorten, validation_text
 
 Problem = tuple[KeyPath, str]
 MAX_PROBLEMS = 100
@@ -78,12 +77,15 @@ def _unknown_kinds(policy: Policy, kinds: Collection[str]) -> Iterator[Problem]:
                 yield (*path, "match", "kind"), f"unknown kind {short_repr(name)}{_suggestion_text(name, sorted(kinds))}"
 
 
+def _sections(policy: Policy) -> list[tuple[KeyPath, RuleSpec | None]]:
+    """The defaults, as None, and every rule, each with its path."""
+    return [(("defaults",), None), *((("rules", index), spec) for index, spec in enumerate(policy.rules))]
+
+
 def _calendar_problems(policy: Policy) -> Iterator[Problem]:
     """Names of no calendar, and a grace in business days that has no calendar."""
-    sections: list[tuple[KeyPath, RuleSpec | Defaults]] = [(("defaults",), policy.defaults)]
-    sections += [(("rules", index), spec) for index, spec in enumerate(policy.rules)]
-    for path, spec in sections:
-        hours = spec.hours if isinstance(spec, RuleSpec) else None
+    for path, rule in _sections(policy):
+        spec, hours = rule or policy.defaults, rule.hours if rule else None
         business = [spec.business_days] if spec.business_days is not None else []
         keys = {("freeze",): spec.freeze or [], ("hours", "except"): hours.except_ if hours else [], ("business_days",): business}
         for key, name in ((key, name) for key, names in keys.items() for name in names if name not in policy.calendars):
@@ -147,9 +149,7 @@ def _forbidden_addressees(policy: Policy) -> Iterator[Problem]:
 
 def _then_problems(policy: Policy) -> Iterator[Problem]:
     """Where the file asks for a `then` that makes no sense: its key, and what to write instead."""
-    specs: list[tuple[KeyPath, RuleSpec | None]] = [(("defaults",), None)]
-    specs += [(("rules", index), spec) for index, spec in enumerate(policy.rules)]
-    for path, spec in specs:
+    for path, spec in _sections(policy):
         section = spec or policy.defaults
         action, grace = section.action or policy.defaults.action, section.grace or policy.defaults.grace
         days = f"{grace.count}bd, at least " if isinstance(grace, BusinessDayCount) else ""
@@ -193,10 +193,7 @@ def _example_text(model: type[BaseModel] | None) -> str:
 
 def _suggestion_text(word: str, valid: Sequence[str]) -> str:
     """`; did you mean x?`, or the list of valid words if none is near."""
-    near = get_close_matches(shorten(word), valid, n=1, cutoff=0.5)
-    if near:
-        return f"; did you mean {near[0]}?"
-    return f"; valid here: {', '.join(valid)}" if valid else ""
+    return did_you_mean(word, valid, cutoff=0.5) or (f"; valid here: {', '.join(valid)}" if valid else "")
 
 
 def _key_path(location: Sequence[str | int]) -> tuple[KeyPath, str | None]:

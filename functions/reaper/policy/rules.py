@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 
 from reaper import duration, registry
 from reaper.calendars import office_hours
-from reaper.calendars.freezes import merged, most_business_days
-from reaper.calendars.rule_calendars import with_calendar_terms
+from reaper.calendars.calendar import Calendar
+from reaper.calendars.freezes import BusinessDays, Freeze, add_length, merged, most_business_days
 from reaper.model import Ceiling, Confidence, Resource, Rule
 from reaper.policy import tags
 from reaper.policy.accepted import UNSURE, accepted_because, ended_acceptance_at
@@ -24,6 +24,11 @@ from reaper.policy.values import BusinessDayCount, TagPermission
 NOT_IN_ENFORCE_ONLY = "not in enforce_only, so notices only"
 """The note on a rule that the policy's canary limits."""
 DEFAULTED_FIELDS = ("action", "idle_after", "grace", "remind_every", "snooze_max", "act_on")
+PAST, COMING = timedelta(days=60), timedelta(days=60)
+"""The freezes that a rule carries: of this past, and of so much unfrozen time to come. The length that an action waits comes on top, twice ahead."""
+MAX_AHEAD = timedelta(days=732)
+DAYS_OFF_BEFORE, DAYS_OFF_AFTER = timedelta(days=45), timedelta(days=60)
+"""The same for days off of office hours."""
 OWN_FIELDS = tuple(name for name in Rule.__dataclass_fields__ if name in RuleSpec.model_fields and name != "business_days")
 
 
@@ -103,7 +108,7 @@ def _combined_rule(
     policy: Policy, resource: Resource, specs: Sequence[RuleSpec | None], now: datetime, requests: TagRequests
 ) -> Rule:
     """The rule for `resource` if any of `specs` may apply, with the requests of its own tags."""
-    rules = [with_calendar_terms(_rule_of_spec(policy, spec), policy, spec, now) for spec in specs]
+    rules = [_rule_near(policy, spec, now) for spec in specs]
     rule = rules[0] if len(rules) == 1 else _gentlest_rule(rules, now)
     if rule.hours and not registry.can_be_started(resource.kind):
         rule = replace(rule, hours=office_hours.protecting(rule.hours))
@@ -147,6 +152,50 @@ def _rule_of_spec(policy: Policy, spec: RuleSpec | None) -> Rule:
     name = f"rule {spec.name!r}" if spec else "the policy's defaults"
     hours = spec.hours.to_hours if spec and spec.hours else None
     return Rule(**{**fields, "name": name, "hours": hours, "delete_after": delete_after(policy, spec)})
+
+
+def _rule_near(policy: Policy, spec: RuleSpec | None, now: datetime) -> Rule:
+    """The rule of `spec`, None for the defaults, with what its calendars say near `now`. It is made once a day, not for each resource."""
+    key = (spec.name if spec else None, now.astimezone(UTC).date())
+    if key not in policy.known_rules:
+        rule = _rule_of_spec(policy, spec)
+        policy.known_rules[key] = _with_calendars(rule, policy, spec, key[1]) if policy.calendars else rule
+    return policy.known_rules[key]
+
+
+def _with_calendars(rule: Rule, policy: Policy, spec: RuleSpec | None, today: date) -> Rule:
+    """The rule with its freezes, its business days and the days off of its hours."""
+    names = policy.defaults.freeze if spec is None or spec.freeze is None else spec.freeze
+    frozen = [policy.calendar(name) for name in dict.fromkeys(names)]
+    needed = [("freeze", each) for each in frozen]
+    grace = (spec.grace if spec else None) or policy.defaults.grace
+    name = (spec.business_days if spec else None) or policy.defaults.business_days
+    if isinstance(grace, BusinessDayCount) and name:
+        counted = policy.calendar(name)
+        needed.append(("business-day", counted))
+        # Of a calendar that can't be read, the weekend alone: a date by it is the earliest, and nothing is done by it.
+        off = frozenset(day for day in counted.days if -2 * PAST <= day - today <= MAX_AHEAD)
+        days = BusinessDays(count=grace.count, calendar=name, tz=counted.tz, weekend=counted.weekend, days_off=off)
+        rule = replace(rule, business_days=days)
+    if rule.hours:
+        days_off = (day for name in rule.hours.calendars for day in policy.calendar(name).days)
+        near = frozenset(day for day in days_off if -DAYS_OFF_BEFORE <= day - today <= DAYS_OFF_AFTER)
+        rule = replace(rule, hours=replace(rule.hours, days_off=near))
+    unreadable = [
+        f"the {what} calendar {c.name!r} can't be read: {c.unreadable_because}" for what, c in needed if c.unreadable_because
+    ]
+    return replace(rule, freezes=_freezes_near(frozen, rule, today), waits_because=" and ".join(unreadable) or None)
+
+
+def _freezes_near(calendars: Sequence[Calendar], rule: Rule, today: date) -> tuple[Freeze, ...]:
+    midnight, waits_for = datetime.combine(today, time(), UTC), max(rule.grace, rule.delete_after or timedelta())
+    since, until = midnight - PAST - waits_for, midnight + MAX_AHEAD
+    stretches = [(each.name, stretch) for each in calendars for stretch in each.stretches]
+    known = merged(
+        Freeze(calendar=name, start=start, end=end) for name, (start, end) in stretches if since < end and start < until
+    )
+    last = add_length(midnight, 2 * waits_for + COMING, known)
+    return tuple(freeze for freeze in known if freeze.start < last)
 
 
 def delete_after(policy: Policy, spec: RuleSpec | None) -> timedelta | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import date
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, PrivateAttr, model_validator
@@ -15,15 +16,16 @@ from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 from reaper.calendars import office_hours
 from reaper.calendars.calendar import Calendar, CalendarName, CalendarSpec
 from reaper.calendars.office_hours import Hours
-from reaper.model import Ceiling, Confidence
+from reaper.model import BilledPart, Ceiling, Confidence, Resource, Rule
 from reaper.notices.message import Audience, is_plain_address
 from reaper.policy.accepted import Acceptance
 from reaper.policy.channel_settings import Channel
-from reaper.policy.match import Match, OptionalEnforceOnly
-from reaper.policy.own_prices import Budget, PriceRule, Prices
+from reaper.policy.match import Match, OptionalEnforceOnly, matches_any
 from reaper.policy.values import (
     Addressees,
     CalendarNames,
+    CurrencyCode,
+    Day,
     Domain,
     Grace,
     IdleAfter,
@@ -39,6 +41,7 @@ from reaper.policy.values import (
     Zone,
 )
 from reaper.policy.yaml_lines import KeyPath
+from reaper.text import DOLLARS, Currency
 
 MAX_RULES = 500
 """A sweep checks every resource against every rule, and `policy check` every rule against those above it."""
@@ -258,6 +261,79 @@ class Savings(Section):
     )
 
 
+SPOT_SUFFIX = "Spot"
+"""How the components of spot prices end: contracts don't cover these, so they always stay list prices."""
+
+
+class PriceRule(Section):
+    """One price of your own: a discount on list prices, or a rate."""
+
+    name: str = Field(min_length=1, max_length=120, description="the rule's name, which is the source of its prices in reports")
+    match: Match = Field(Match(), description="which resources the rule covers, and of which sizes. Default: all")
+    discount: Percentage | None = Field(None, description="how much less than the list price you pay", examples=["12%"])
+    usd_per_hour: float | None = Field(
+        None, ge=0, allow_inf_nan=False, description="what one instance costs you, in US dollars an hour"
+    )
+    as_of: Day = Field(description="the day from which this price is known, as YYYY-MM-DD", examples=["2026-11-01"])
+
+    @model_validator(mode="after")
+    def _is_one_price(self) -> Self:
+        if (self.discount is None) == (self.usd_per_hour is None):
+            raise ValueError(f"price rule {self.name!r}: set either discount or usd_per_hour")
+        if self.usd_per_hour is not None and not self.match.size:
+            raise ValueError(f"price rule {self.name!r}: usd_per_hour is the rate of one instance; name its size in match.size")
+        if self.match.usd_per_hour:
+            raise ValueError(f"price rule {self.name!r}: match.usd_per_hour needs a price, and this rule sets it; remove the key")
+        return self
+
+    def applies_to(self, resource: Resource, part: BilledPart) -> bool:
+        """Whether it decides the price of that part. A size must fit as a whole: a rate is never that of a longer name."""
+        sizes = [size.lower() for size in self.match.size or ("*",)]
+        is_contract = matches_any(sizes, part.instance.lower()) and not part.component.endswith(SPOT_SUFFIX)
+        return is_contract and self.match.matches(replace(resource, parts=(part,)), None) is True
+
+
+class CurrencySpec(Section):
+    """The currency that people read money in, at a fixed rate."""
+
+    code: CurrencyCode = Field(description="its three letters in ISO 4217", examples=["EUR"])
+    rate: float = Field(gt=0, allow_inf_nan=False, description="how much of it one US dollar is", examples=[0.92])
+    as_of: Day = Field(description="the day of the rate, as YYYY-MM-DD", examples=["2026-11-01"])
+    source: str = Field(min_length=1, max_length=120, description="the source of the rate", examples=["ECB"])
+
+    @model_validator(mode="after")
+    def _is_not_the_dollar(self) -> Self:
+        if self.code == DOLLARS.code:
+            raise ValueError("prices are in USD already; remove prices.currency")
+        return self
+
+
+class Prices(Section):
+    """Your own prices."""
+
+    rules: list[PriceRule] = Field(
+        [], max_length=500, description="the first rule that covers a price decides. Default: list prices"
+    )
+    currency: CurrencySpec | None = Field(None, description="the currency of reports and mails. Default: US dollars")
+
+    @property
+    def shown_in(self) -> Currency:
+        """What people read money in."""
+        if (spec := self.currency) is None:
+            return DOLLARS
+        return Currency(code=spec.code, rate=spec.rate, as_of=spec.as_of.isoformat(), source=spec.source)
+
+
+class Budget(Section):
+    """How much idle resources may cost before admins are notified."""
+
+    name: str = Field(min_length=1, max_length=120, description="the budget's name in reports and summaries; must be unique")
+    match: Match = Field(Match(), description="which resources count. Default: all")
+    usd_per_month: float = Field(
+        gt=0, allow_inf_nan=False, description="the most that they may cost while idle, in US dollars a month", examples=[500]
+    )
+
+
 class Policy(Section):
     """The whole policy file."""
 
@@ -290,7 +366,7 @@ class Policy(Section):
     )
     rules: list[RuleSpec] = Field([], max_length=MAX_RULES, description="the first rule that matches decides")
     _resolved: Mapping[str, Calendar] = PrivateAttr(default_factory=dict)
-    _known_terms: dict[Any, Any] = PrivateAttr(default_factory=dict)
+    _known_rules: dict[tuple[str | None, date], Rule] = PrivateAttr(default_factory=dict)
 
     @property
     def send_hours(self) -> Hours | None:
@@ -306,13 +382,19 @@ class Policy(Section):
     def with_calendars(self, resolved: Mapping[str, Calendar]) -> Policy:
         """The policy with its calendars as a run has read them."""
         copy = self.model_copy()
-        copy._resolved, copy._known_terms = resolved, {}
+        copy._resolved, copy._known_rules = resolved, {}
         return copy
 
     @property
-    def known_terms(self) -> dict[Any, Any]:
-        """What `rule_calendars` has computed from these calendars."""
-        return self._known_terms
+    def known_rules(self) -> dict[tuple[str | None, date], Rule]:
+        """What `rules` has made of these calendars, by the rule's name, None for the defaults, and the day of the run."""
+        return self._known_rules
+
+    def calendar(self, name: str) -> Calendar:
+        """The calendar as this run has read it. One that it hasn't read can't be relied on, and one that can't be has no days off."""
+        tz = self.calendars[name].tz or self.owners.tz
+        read = self._resolved.get(name) or Calendar(name=name, tz=tz, unreadable_because="this run hasn't read it")
+        return replace(read, days=frozenset()) if read.unreadable_because else read
 
     @model_validator(mode="after")
     def _admins_have_an_address(self) -> Self:

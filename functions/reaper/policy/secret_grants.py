@@ -35,7 +35,9 @@ def forbidden_because(ref: str, environ: Mapping[str, str]) -> str | None:
     shown = shorten(ref, 200)
     if scheme == "env":
         if not _ENV_REF.fullmatch(ref):
-            return f"{shown}: a policy may only name variables that begin with {SECRET_PREFIX}; {rename_advice(ref)}"
+            name = re.sub(r"[^A-Z0-9_]", "_", place.upper()).removeprefix(SECRET_PREFIX) or "NAME"
+            fix = f"rename it and write `secret: env:{SECRET_PREFIX}{shorten(name)}`"
+            return f"{shown}: a policy may only name variables that begin with {SECRET_PREFIX}; {fix}"
     elif scheme == "keyvault" and _vault_path(place) is None:
         return f"{shown}: not a Key Vault address; use https://<vault>.vault.azure.net/secrets/<name>"
     elif not any(_entry_covers(entry, scheme, place) for entry in _listed_secrets(environ)):
@@ -44,12 +46,6 @@ def forbidden_because(ref: str, environ: Mapping[str, str]) -> str | None:
     if _may_be_signing_key(ref, environ):
         return f"{shown}: holds {KEYS_SETTING}, and the keys of snooze links are never sent anywhere; store this secret elsewhere"
     return None
-
-
-def rename_advice(ref: str) -> str:
-    """How to rename a variable that a policy may not name."""
-    name = re.sub(r"[^A-Z0-9_]", "_", ref.partition(":")[2].upper()).removeprefix(SECRET_PREFIX) or "NAME"
-    return f"rename it and write `secret: env:{SECRET_PREFIX}{shorten(name)}`"
 
 
 def _listed_secrets(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:

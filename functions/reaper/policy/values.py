@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, timedelta
 from enum import StrEnum
@@ -55,26 +56,35 @@ def _length(
     """Parses a duration of at least `shortest`, which the error spells as `expected`; or business days, if they make sense."""
 
     def parse(value: object) -> timedelta | BusinessDayCount:
-        if isinstance(value, BusinessDayCount):
-            return value
-        if isinstance(value, str) and (match := re.fullmatch(r"\s*(\d{1,4})bd\s*", value, re.ASCII)):
+        text = value.strip() if isinstance(value, str) else ""
+        if match := re.fullmatch(r"(\d{1,4})bd", text, re.ASCII):
             if not business_days:
                 raise ValueError(f"expected {duration.EXPECTED_DURATION}; only grace can be in business days")
             if not 1 <= int(match[1]) <= 60:
                 raise ValueError("expected 1bd to 60bd")
             return BusinessDayCount(int(match[1]))
-        if business_days and isinstance(value, str) and "b" in value.lower():
+        if business_days and "b" in text.lower():
             raise ValueError(f"expected {duration.EXPECTED_DURATION}, or business days such as 2bd")
-        if not isinstance(value, str | timedelta):
-            raise ValueError(f"expected {duration.EXPECTED_DURATION}")
-        if isinstance(value, str) and re.fullmatch(r"\s*0+[mhdw]?\s*", value):
-            raise ValueError(f"expected at least {expected}")
-        length = duration.parse_duration(value) if isinstance(value, str) else value
-        if length < shortest:
+        if re.fullmatch("0+[mhdw]?", text) or (length := duration.parse_duration(text)) < shortest:
             raise ValueError(f"expected at least {expected}")
         return length
 
     return BeforeValidator(parse)
+
+
+def text_of(pattern: str, expected: str, value_of: Callable[[str], object]) -> BeforeValidator:
+    """Parses a text of that pattern, which the error spells as `expected`."""
+
+    def parse(value: object) -> object:
+        if not isinstance(value, str) or not re.fullmatch(pattern, value, re.ASCII):
+            raise ValueError(f"expected {expected}")
+        return value_of(value)
+
+    return BeforeValidator(parse)
+
+
+def _reminder_count(text: str) -> int:
+    return int(text.split()[0])
 
 
 def _parse_percentage(value: object) -> float:
@@ -89,13 +99,6 @@ def require_plain_address(value: object) -> object:
     if isinstance(value, str) and not is_plain_address(value):
         raise ValueError("expected one plain email address such as ml-admins@example.com, without a name or brackets")
     return value
-
-
-def _parse_reminders(value: object) -> int:
-    match = re.fullmatch(r"([0-9]{1,2}) reminders?", value.strip()) if isinstance(value, str) else None
-    if not match or not 1 <= int(match[1]) <= 20:
-        raise ValueError("expected 1 to 20 reminders, such as 2 reminders")
-    return int(match[1])
 
 
 def _require_addressee(value: object) -> object:
@@ -117,20 +120,6 @@ def _require_visible(text: str, fix: str = "remove it") -> str:
     return text
 
 
-def _parse_day(value: object) -> object:
-    if isinstance(value, date):
-        return value
-    if not isinstance(value, str) or not re.fullmatch(r"\d{4}-\d\d-\d\d", value, re.ASCII):
-        raise ValueError("expected a day such as 2026-11-01")
-    return date.fromisoformat(value)
-
-
-def _require_currency_code(value: object) -> object:
-    if not isinstance(value, str) or not re.fullmatch("[A-Z]{3}", value):
-        raise ValueError("expected three capital letters such as EUR")
-    return value
-
-
 def _parse_domain(value: object) -> object:
     """`example.com`, also as `@example.com`."""
     name = value.removeprefix("@") if isinstance(value, str) else value
@@ -149,12 +138,6 @@ def _require_different_keys(keys: list[str]) -> list[str]:
     if repeated := next((key for key in keys if plain.count(key.lower()) > 1), None):
         raise ValueError(f"{repeated} is there twice; keys ignore case")
     return keys
-
-
-def _parse_comparison(value: object) -> str:
-    if not isinstance(value, str) or not re.fullmatch(r"\s*(>=|<=|>|<|==)\s*\d+(\.\d+)?\s*", value):
-        raise ValueError('expected a comparison in US dollars such as ">= 5"')
-    return value.strip()
 
 
 def _parse_tags(value: object) -> object:
@@ -187,14 +170,16 @@ Percentage = Annotated[
     BeforeValidator(_parse_percentage),
     WithJsonSchema({"type": "string", "pattern": r"^(100(\.0+)?|\d{1,2}(\.\d+)?)\s*%$"}),
 ]
+_COMPARISON = r"^\s*(>=|<=|>|<|==)\s*\d+(\.\d+)?\s*$"
 Comparison = Annotated[
     str,
-    BeforeValidator(_parse_comparison),
-    WithJsonSchema({"type": "string", "pattern": r"^\s*(>=|<=|>|<|==)\s*\d+(\.\d+)?\s*$"}),
+    text_of(_COMPARISON, 'a comparison in US dollars such as ">= 5"', str.strip),
+    WithJsonSchema({"type": "string", "pattern": _COMPARISON}),
 ]
-Day = Annotated[date, BeforeValidator(_parse_day)]
+Day = Annotated[date, text_of(r"\d{4}-\d\d-\d\d", "a day such as 2026-11-01", date.fromisoformat)]
+_CODE = "^[A-Z]{3}$"
 CurrencyCode = Annotated[
-    str, BeforeValidator(_require_currency_code), WithJsonSchema({"type": "string", "pattern": "^[A-Z]{3}$"})
+    str, text_of(_CODE, "three capital letters such as EUR", str), WithJsonSchema({"type": "string", "pattern": _CODE})
 ]
 Zone = Annotated[str, AfterValidator(lambda name: office_hours.time_zone(name).key)]
 PlainAddress = Annotated[str | None, BeforeValidator(require_plain_address)]
@@ -209,8 +194,12 @@ Place = Annotated[str, _PLAIN, MinLen(1), _VISIBLE]
 Regions = Annotated[list[Place], BeforeValidator(as_list), MinLen(1), WithJsonSchema(_WORDS_SCHEMA)]
 Addressee = Annotated[str, BeforeValidator(_require_addressee)]
 Addressees = Annotated[list[Addressee], BeforeValidator(as_list), MinLen(1), WithJsonSchema(_WORDS_SCHEMA)]
-_REMINDERS_SCHEMA = WithJsonSchema({"type": "string", "pattern": r"^\s*(0?[1-9]|1[0-9]|20) reminders?\s*$"})
-Reminders = Annotated[int, BeforeValidator(_parse_reminders), _REMINDERS_SCHEMA]
+_REMINDERS = r"^\s*(0?[1-9]|1[0-9]|20) reminders?\s*$"
+Reminders = Annotated[
+    int,
+    text_of(_REMINDERS, "1 to 20 reminders, such as 2 reminders", _reminder_count),
+    WithJsonSchema({"type": "string", "pattern": _REMINDERS}),
+]
 TagKeys = Annotated[list[Word], BeforeValidator(as_list), AfterValidator(_require_different_keys), ONE_OR_MORE_STRINGS]
 _ACCOUNTS_SCHEMA: dict[str, Any] = {
     "anyOf": [*_WORDS_SCHEMA["anyOf"], {"type": "integer"}, {"type": "array", "items": {"type": ["string", "integer"]}}]

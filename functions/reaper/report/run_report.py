@@ -15,7 +15,7 @@ from reaper.model import BudgetUse, State, Status
 from reaper.notices.context import ConcludeContext
 from reaper.pending import stop_switch
 from reaper.policy.accepted import expiry_notes, unmatched_notes
-from reaper.policy.own_prices import Budget
+from reaper.policy.schema import Budget
 from reaper.record import NO_RECORD, NO_SNOOZES, Record, Snooze
 from reaper.savings.totals import read_overview
 
