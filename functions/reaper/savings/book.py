@@ -9,23 +9,35 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from reaper.case import Price
 from reaper.errors import CloudError, Reason
 from reaper.ledger.ledger import Ledger, target_text, write_until_accepted
-from reaper.ledger.rows import LAST_NAME, AtVersion, Category, Key, Row, adapter, comparable_id, sortable_time, valid_version
+from reaper.ledger.rows import (
+    LAST_NAME,
+    AtVersion,
+    Category,
+    Key,
+    Row,
+    comparable_id,
+    document_of,
+    parse_document,
+    sortable_time,
+    unreadable,
+    valid_version,
+)
 from reaper.model import StepName, Target
-from reaper.savings.credit import Cause, Saving, Span, Subject
+from reaper.savings.credit import Cause, Moment, Saving, Span, Subject
 
-Noun = TypeVar("Noun")
+Noun = TypeVar("Noun", "Saving", "SavedRow", "TrendDay")
 COLUMN = "facts"
 LATEST = "latest"
 """Where the trend notes the kinds that each target had when it was last read."""
-YEARS, MAX_USD_PER_HOUR = range(2000, 9000), 1e9
-"""What the times and rates of a readable row are within."""
+MAX_USD_PER_HOUR = 1e9
+"""What the rates of a readable row are below."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +45,7 @@ class SavedAction:
     """What one action saved: its rate, None if unknown, and the times that count, oldest first, in seconds since 1970."""
 
     action: StepName
-    at: datetime
+    at: Moment
     rate: Price | None
     spans: tuple[tuple[int, int], ...] = ()
 
@@ -154,7 +166,7 @@ def write_trend(ledger: Ledger, days: Iterable[TrendDay], now: datetime) -> None
     """Store these days; a later look of the day replaces an earlier one."""
     for day in days:
         key = Key(Category.TREND, day.day[:7], f"{day.day[8:]} {target_text(day.target)} {day.kind}")
-        ledger.store.put(key, _columns(day), sortable_time(now))
+        ledger.store.put(key, {COLUMN: document_of(day)}, sortable_time(now))
 
 
 def latest_kinds(ledger: Ledger, targets: Iterable[Target]) -> Mapping[Target, set[str]]:
@@ -190,32 +202,15 @@ def _by_month(span: Span) -> Iterator[tuple[str, Span]]:
 
 
 def _put(ledger: Ledger, key: Key, noun: Saving | SavedRow, version: int, now: datetime) -> bool:
-    columns = {"id": noun.subject.id} | _columns(noun)
+    columns = {"id": noun.subject.id, COLUMN: document_of(noun)}
     return ledger.store.put(key, columns, sortable_time(now), AtVersion(version=version))
 
 
-def _columns(noun: Any) -> dict[str, str]:
-    form: Any = type(noun)
-    return {COLUMN: adapter(form).dump_json(noun, exclude_defaults=True).decode()}
-
-
-def _parsed(noun: type[Noun], row: Row) -> Noun:
-    form: Any = noun
-    try:
-        parsed: Noun = adapter(form).validate_json(row.texts.get(COLUMN, ""))
-        _require_sane(parsed)
-    except ValueError as error:
-        because = f"the ledger's row of savings {row.key.name} can't be read"
-        raise CloudError(Reason.UNREADABLE, "ledger:Read", because) from error
-    return parsed
-
-
-def _require_sane(noun: Any) -> None:
-    """Raises ValueError for a time or a rate that no run writes, and that can't be compared, moved or added up."""
-    counted: Sequence[Saving | SavedAction] = [noun] if isinstance(noun, Saving) else getattr(noun, "actions", ())
-    for each in counted:
-        moments = [value for field in fields(each) if isinstance(value := getattr(each, field.name), datetime)]
-        if any(moment.utcoffset() is None or moment.year not in YEARS for moment in moments):
-            raise ValueError(f"{moments} aren't times of a saving")
-        if each.rate and not 0 <= each.rate.usd_per_hour < MAX_USD_PER_HOUR:
-            raise ValueError(f"{each.rate.usd_per_hour} isn't a rate")
+def _parsed(form: type[Noun], row: Row) -> Noun:
+    subject = f"the ledger's row of savings {row.key.name}"
+    noun = parse_document(form, row.texts.get(COLUMN), subject)
+    rates = [noun.rate] if isinstance(noun, Saving) else [action.rate for action in getattr(noun, "actions", ())]
+    with unreadable(subject):
+        if any(rate and not 0 <= rate.usd_per_hour < MAX_USD_PER_HOUR for rate in rates):
+            raise ValueError("it has no rate of a saving")
+    return noun

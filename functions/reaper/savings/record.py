@@ -5,42 +5,37 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from reaper import registry
 from reaper.case import Case, Coverage
 from reaper.coverage import target_of_row
 from reaper.errors import ReaperError
-from reaper.finding import Finding, is_action, is_done, money_of
+from reaper.finding import Finding, is_action, is_done, judged_case, money_of
 from reaper.ledger.ledger import Ledger
-from reaper.ledger.rows import Recalled, comparable_id
-from reaper.model import Run, State, Status, Target
+from reaper.ledger.rows import LONG_AGO, Recalled, comparable_id
+from reaper.model import State, Status, Target
 from reaper.savings import book, credit
 from reaper.savings.book import OpenRow, TrendDay
 from reaper.savings.credit import Cause, Look, Saving, Span
 
-LONG_AGO = datetime.min.replace(tzinfo=UTC)
+if TYPE_CHECKING:
+    from reaper.handover import Decided
+    from reaper.policy.schema import Policy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
-    """What a run knows `now`, once its mails are sent. `findings`: with their records as they are now. `targets`: those that it had to itself.
-
-    `judged`: by ID and name, the cases as judged, which a snooze doesn't change. `over_at`: everything was read by then. `recalled`: what it knows
-    of decided resources. `tag_keys`, `horizon`: what the policy says of savings.
-    """
+    """What a run knows `now`, once its mails are sent. `findings`: with their records as they are now. `recalled`: what it knows of decided resources."""
 
     ledger: Ledger
     now: datetime
-    run: Run
-    over_at: datetime
-    targets: Collection[Target]
+    decided: Decided
     findings: Sequence[Finding]
     recalled: Recalled
-    judged: Mapping[tuple[str, str], Case]
     coverage: Sequence[Coverage]
-    tag_keys: Collection[str]
-    horizon: timedelta
+    policy: Policy
 
 
 def record_savings(sweep: Sweep) -> list[ReaperError]:
@@ -50,7 +45,7 @@ def record_savings(sweep: Sweep) -> list[ReaperError]:
     for finding in sweep.findings:
         by_target[finding.case.resource.target].append(finding)
     errors: list[ReaperError] = []
-    for target in sorted(sweep.targets, key=str):
+    for target in sorted(sweep.decided.leased, key=str):
         try:
             errors += _record_target(target, by_target.get(target, ()), complete[target], sweep)
         except ReaperError as error:
@@ -64,7 +59,7 @@ def record_savings(sweep: Sweep) -> list[ReaperError]:
 
 def _record_trend(findings: Mapping[Target, Sequence[Finding]], complete: Mapping[Target, set[str]], sweep: Sweep) -> None:
     """Note the day of each kind that was read as a whole, in the targets of the sweep and in those in which there is nothing."""
-    targets = sorted((t for t in complete if t in sweep.targets or t not in findings), key=str)
+    targets = sorted((t for t in complete if t in sweep.decided.leased or t not in findings), key=str)
     latest = book.latest_kinds(sweep.ledger, targets)
     for target in targets:
         had, kinds = latest[target], complete[target]
@@ -76,57 +71,66 @@ def _record_trend(findings: Mapping[Target, Sequence[Finding]], complete: Mappin
 
 
 def _record_target(target: Target, findings: Sequence[Finding], kinds: Collection[str], sweep: Sweep) -> list[ReaperError]:
+    """Fold the sweep into each saving of the target, and begin new ones. What is credited is written before what it is credited to."""
     ledger, now = sweep.ledger, sweep.now
     rows, unread = book.read_open(ledger, target)
     ids = [row.saving.subject.id for row in rows if row.saving.subject.id not in sweep.recalled]
     recalled = ledger.recall(ids, now).with_newer(sweep.recalled) if ids else sweep.recalled
-    unacted = (f for f in findings if f.case.resource.kind in kinds and not is_action(f))
-    begins = (credit.await_prompted(f, sweep.tag_keys, sweep.horizon) for f in unacted)
-    awaited = {comparable_id(saving.subject.id): saving for saving in begins if saving}
+    known, cases = {(row.saving.subject.id, row.saving.cause, row.saving.at) for row in rows}, _cases_by_id(findings, sweep)
     waiting = {comparable_id(row.saving.subject.id) for row in rows if row.saving.cause is Cause.PROMPTED}
-    cases, known = _cases_by_id(findings, sweep), {(row.saving.subject.id, row.saving.cause, row.saving.at) for row in rows}
-    begun = {comparable_id(s.subject.id): s for s in _begun(findings, sweep) if (s.subject.id, s.cause, s.at) not in known}
-    counted: list[tuple[OpenRow, Saving | None]] = []
+    begun, awaited = _begun(findings, kinds, sweep)
+    begun = {id_: saving for id_, saving in begun.items() if (saving.subject.id, saving.cause, saving.at) not in known}
+    after: list[tuple[OpenRow, Saving | None]] = []
     credited: list[tuple[Saving, Span]] = []
     for row in rows:
-        saving, id_ = row.saving, row.saving.subject.id
+        saving, id_ = row.saving, comparable_id(row.saving.subject.id)
         if recalled.is_unreadable(id_):
             continue
-        case, record, snooze = cases.get(comparable_id(id_)), recalled.record(id_), recalled.snooze(id_)
-        look = Look(at=sweep.run.started_at, over_at=sweep.over_at, case=case, record=record, snooze=snooze)
-        if saving.subject.kind not in kinds:
-            counted += [(row, None)] if credit.is_over(saving, look) else []
-            continue
+        look = Look(
+            at=sweep.decided.run.started_at,
+            over_at=sweep.decided.decided_at,
+            case=cases.get(id_),
+            is_complete=saving.subject.kind in kinds,
+            record=recalled.record(id_),
+            snooze=recalled.snooze(id_),
+        )
         still, span = credit.count(saving, look)
-        if span:
-            credited.append((still or saving, span))
-        if still and still.is_waiting and case and case.verdict.state is State.IDLE:
-            still = awaited.get(comparable_id(id_))
-        if still is None and saving.is_waiting and (new := begun.pop(comparable_id(id_), None)):
-            book.replace_open(ledger, row, new, now)
-        else:
-            counted.append((row, still))
+        credited += [(still or saving, span)] if span else []
+        if still and still.is_waiting and look.is_complete and look.case and look.case.verdict.state is State.IDLE:
+            still = awaited.get(id_)
+        if still is None and saving.is_waiting:
+            still = begun.pop(id_, None)
+        after.append((row, still))
     for saving in [*begun.values(), *(saving for id_, saving in awaited.items() if id_ not in waiting)]:
         book.add_open(ledger, saving, now)
     not_added = book.add_credits(ledger, credited, now)
-    for row, still in counted:
+    for row, still in after:
         book.replace_open(ledger, row, still, now)
     return [*unread, *not_added]
 
 
-def _begun(findings: Sequence[Finding], sweep: Sweep) -> Iterator[Saving]:
+def _begun(findings: Sequence[Finding], kinds: Collection[str], sweep: Sweep) -> tuple[dict[str, Saving], dict[str, Saving]]:
+    """By ID, the savings that this run's actions begin, and what waits for an owner to act on a notice."""
+    tag_keys, horizon = sweep.policy.report.tags, sweep.policy.savings.horizon
+    begun: dict[str, Saving] = {}
+    awaited: dict[str, Saving] = {}
     for finding in findings:
-        kind, action = registry.find_kind(finding.case.resource.kind), finding.step.name
+        resource, action = finding.case.resource, finding.step.name
+        kind = registry.find_kind(resource.kind)
         if kind and is_done(finding) and action in kind.actions:
-            parts_left = kind.parts_after(finding.case.resource, action)
-            if saving := credit.begin_saving(finding, parts_left, sweep.tag_keys, sweep.horizon):
-                yield replace(saving, deletes=kind.actions[action].deletes)
+            saving = credit.begin_saving(finding, kind.parts_after(resource, action), tag_keys, horizon)
+            begun |= {comparable_id(resource.id): replace(saving, deletes=kind.actions[action].deletes)} if saving else {}
+        elif resource.kind in kinds and not is_action(finding):
+            saving = credit.await_prompted(finding, tag_keys, horizon)
+            awaited |= {comparable_id(resource.id): saving} if saving else {}
+    return begun, awaited
 
 
 def _cases_by_id(findings: Sequence[Finding], sweep: Sweep) -> dict[str, Case]:
-    """The cases as judged. Of several with one ID, as of apps that were deleted and started again, the newest."""
+    """The cases as judged, which a snooze doesn't change. Of several with one ID, as of apps that were deleted and started again, the newest."""
+    judged = {(f.case.resource.id, f.case.resource.name): judged_case(f) for f in sweep.decided.findings}
     oldest_first = sorted((f.case for f in findings), key=lambda case: case.resource.created or LONG_AGO)
-    return {comparable_id(c.resource.id): sweep.judged.get((c.resource.id, c.resource.name), c) for c in oldest_first}
+    return {comparable_id(c.resource.id): judged.get((c.resource.id, c.resource.name), c) for c in oldest_first}
 
 
 def complete_kinds(coverage: Iterable[Coverage]) -> Mapping[Target, set[str]]:
@@ -143,7 +147,7 @@ def _trend(
     target: Target, findings: Sequence[Finding], kinds: Collection[str], had: Collection[str], sweep: Sweep
 ) -> Iterator[TrendDay]:
     """A day for each kind that is there, and a zero for one that the target `had` and that is gone."""
-    day = sweep.run.started_at.astimezone(UTC).date().isoformat()
+    day = sweep.decided.run.started_at.astimezone(UTC).date().isoformat()
     for kind in sorted(kinds):
         same = [f for f in findings if f.case.resource.kind == kind]
         idle = money_of(f for f in same if f.case.verdict.state is State.IDLE)
