@@ -49,7 +49,7 @@ from reaper.notices.summary_mail import send_admin_summary
 from reaper.pending.unfinished import Unfinished, own_outcome, unreported_finding
 from reaper.record import Record, act_of, is_interrupted, snoozed_because
 from reaper.report.run_report import join_findings, run_coverage, run_report, with_record
-from reaper.savings.record import Sweep, record_savings
+from reaper.savings.book import Sweep, record_savings
 from reaper.text import clean_line
 
 NO_ACTION = "Nothing was stopped, deleted or started"
