@@ -14,7 +14,7 @@ from reaper.ledger.ledger import Ledger
 from reaper.snooze import handler
 from reaper.snooze.handler import SnoozeHandler
 from reaper.snooze.keys import Keyring, Keys, sign_link
-from reaper.snooze.request import MAX_BODY, Reply, Request
+from reaper.snooze.pages import MAX_BODY, Reply, Request
 
 SECRET = "s" * 40
 TOKEN = sign_link(VISIT.id, VISIT.expires, Keys(current="k1", ring={"k1": SECRET.encode()}))

@@ -17,8 +17,7 @@ from reaper.snooze import links as snooze_links
 from reaper.snooze import pages
 from reaper.snooze.keys import InvalidLink, Keys, verify_link
 from reaper.snooze.links import LinkSigner, MailLinks, open_visit
-from reaper.snooze.pages import rows_of
-from reaper.snooze.request import SnoozeForm
+from reaper.snooze.pages import SnoozeForm, rows_of
 from reaper.text import Currency
 
 KEYS = Keys(current="k1", ring={"k1": b"1" * 32})

@@ -30,8 +30,9 @@ from reaper.azure.functions.report import log_event
 from reaper.azure.functions.starting import call_settings, json_response, parse_body
 from reaper.errors import ReaperError, SettingsError
 from reaper.snooze import handler
-from reaper.snooze.request import PAGE_PATH, Reply, Request
-from reaper.workflow.store import open_run_store
+from reaper.snooze.keys import PAGE_PATH
+from reaper.snooze.pages import Reply, Request
+from reaper.workflow.stored_run import open_run_store
 
 USAGE = (
     'send a POST request to sweep, optionally with a JSON object such as {"kinds": [...], "subscriptions": [...]}; '

@@ -41,7 +41,7 @@ def write_plan(
     wide: WideOption = False,
 ) -> None:
     """Show the actions due now and those to come, and write them to a plan file. Changes nothing and sends no notices."""
-    from reaper.report.plan import coming_lines, plan_lines
+    from reaper.report.text import coming_lines, plan_lines
 
     base = settings.from_env(os.environ)
     chosen = replace(with_places(base, places, kind), mode=Mode.AUDIT, ledger=ledger_address(base))
@@ -79,7 +79,7 @@ def apply_plan(
 
     Sweeps what the plan covers. Other accounts, their role and its external ID are never taken from the plan alone: name them as for `reaper plan`, or by the deployment's settings. Uses the deployment's ledger and manifests: set REAPER_LEDGER and REAPER_MANIFESTS to the deployment's values.
     """
-    from reaper.report.plan import plan_lines
+    from reaper.report.text import plan_lines
 
     env = settings.from_env(os.environ)
     base = replace(with_places(env, places), kinds=env.kinds)
@@ -117,7 +117,7 @@ def _read_plan(file: Path) -> PlanFile:
 
 def _print_results(plan: PlanFile, report: Report, wide: bool) -> bool:
     """Print the result of each action. Returns whether all were carried out."""
-    from reaper.report.plan import result_lines
+    from reaper.report.text import result_lines
 
     results = plan_file.action_results(plan, report)
     lines = partial(result_lines, plan, results, currency=report.run.currency)

@@ -34,8 +34,8 @@ from reaper.notices.owner_notice import notice_address
 from reaper.pending.stop_switch import paused_sentence
 from reaper.prices import price_basis
 from reaper.report import summary
-from reaper.report.coming import coming_actions, coming_sentence
 from reaper.report.coverage_map import coverage_gaps
+from reaper.report.summary import coming_actions, coming_sentence
 from reaper.text import count_noun, format_time, tidy_line, with_local_times
 
 MAX_ROWS, MAX_NEW_ROWS, MAX_GROUPS = 10, 6, 6

@@ -27,10 +27,9 @@ from reaper.ledger.rows import HistoryEntry, Recalled, Visit, VisitResource
 from reaper.notices.message import is_plain_address
 from reaper.record import Snooze
 from reaper.snooze import keys, pages
-from reaper.snooze import request as form
-from reaper.snooze.keys import InvalidLink, Keyring, Keys, key_id, verify_link
-from reaper.snooze.pages import Row, Written
-from reaper.snooze.request import MAX_BODY, PAGE_PATH, Reply, Request, SnoozeContext, SnoozeForm, network_of, token_of
+from reaper.snooze import pages as form
+from reaper.snooze.keys import PAGE_PATH, InvalidLink, Keyring, Keys, key_id, verify_link
+from reaper.snooze.pages import MAX_BODY, Reply, Request, Row, SnoozeContext, SnoozeForm, Written, network_of, token_of
 from reaper.text import format_time
 
 HOLDER = "the holder of the link"

@@ -28,6 +28,8 @@ from reaper.ledger.opening import MAX_DEPLOYMENT, deployment_id
 from reaper.policy import secret_grants
 from reaper.stores import secret_store
 
+PAGE_PATH = "/keep"
+"""The path of the page that links open."""
 MIN_SECRET = 32
 CONTEXT = b"ml-idle-reaper link to the resources of one mail\0"
 """Makes a signature that the same secret made for something else invalid here."""

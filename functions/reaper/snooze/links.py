@@ -15,8 +15,7 @@ from reaper.ledger.rows import Visit, VisitResource
 from reaper.model import State, StepName
 from reaper.prices import price_basis
 from reaper.snooze import keys
-from reaper.snooze.keys import Keys, sign_link
-from reaper.snooze.request import PAGE_PATH
+from reaper.snooze.keys import PAGE_PATH, Keys, sign_link
 from reaper.text import DOLLARS, Currency, tidy_line
 
 LINK_VALID_FOR = timedelta(days=30)
