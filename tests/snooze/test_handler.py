@@ -30,7 +30,7 @@ class House:
         self.opened = 0
         self.fault: CloudError | None = None
         self._ledger = ledger
-        self.gate = SnoozeHandler(self._open, lambda: Keyring(self._secret, "env:KEYS"), handler.default_limiters())
+        self.gate = SnoozeHandler(self._open, lambda: Keyring(self._secret, "env:KEYS"), handler.RateLimiters())
 
     def ask(self, second: float = 0, ip: str = "192.0.2.7", **overrides: object) -> Reply:
         fields = {"method": "GET", "path": "/keep", "query": f"t={TOKEN}", "source_ip": ip, **overrides}

@@ -59,9 +59,7 @@ def test_the_page_shows_money_as_the_mail_did():
     visit = opened(finding(), signer=replace(OFFER, currency=euro)).visit
     stored = parse_document(Visit, document_of(visit), "it")
     assert stored == visit
-    body = pages.form_page(
-        SnoozeForm(token="t"), stored, rows_of(stored, Recalled(), NOW), NOW, {"shorten": True, "disown": True}
-    ).body
+    body = pages.form_page(SnoozeForm(token="t"), stored, rows_of(stored, Recalled(), NOW), NOW).body
     assert "EUR 16.90 a day" in body
     assert "One US dollar is EUR 0.5 (ECB, 2026-11-01)." in body
     assert "$" not in body

@@ -6,7 +6,6 @@ import os
 import shlex
 import sys
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -41,7 +40,7 @@ def write_plan(
     wide: WideOption = False,
 ) -> None:
     """Show the actions due now and those to come, and write them to a plan file. Changes nothing and sends no notices."""
-    from reaper.report.text import coming_lines, plan_lines
+    from reaper.report.text import coming_blocks, plan_blocks
 
     base = settings.from_env(os.environ)
     chosen = replace(with_places(base, places, kind), mode=Mode.AUDIT, ledger=ledger_address(base))
@@ -53,9 +52,8 @@ def write_plan(
     text = plan_file.plan_json(report, plan_file.scope_of(chosen), current_time(), valid_for)
     plan = plan_file.parse_plan(text, "the plan", current_time())
     if output != "-":
-        console, currency = Console(highlight=False), report.run.currency
-        for lines in (partial(plan_lines, plan, currency=currency), partial(coming_lines, report.findings, currency=currency)):
-            sys.stdout.write(fitted(console, lines, wide=wide))
+        blocks = (*plan_blocks(plan, report.run.currency), *coming_blocks(report.findings, report.run.currency))
+        sys.stdout.write(fitted(Console(highlight=False), blocks, wide=wide))
     if output is not None:
         write_output(output, lambda: [text])
     print_message(
@@ -79,7 +77,7 @@ def apply_plan(
 
     Sweeps what the plan covers. Other accounts, their role and its external ID are never taken from the plan alone: name them as for `reaper plan`, or by the deployment's settings. Uses the deployment's ledger and manifests: set REAPER_LEDGER and REAPER_MANIFESTS to the deployment's values.
     """
-    from reaper.report.text import plan_lines
+    from reaper.report.text import plan_blocks
 
     env = settings.from_env(os.environ)
     base = replace(with_places(env, places), kinds=env.kinds)
@@ -88,13 +86,13 @@ def apply_plan(
         on_hold = f"; {len(plan.held)} were on hold when it was written" if plan.held else ""
         sys.stdout.write(f"{file} contains no actions{on_hold}. Nothing was done.\n")
         if plan.held:
-            held = fitted(Console(highlight=False), partial(plan_lines, plan), wide=wide)
+            held = fitted(Console(highlight=False), plan_blocks(plan), wide=wide)
             sys.stdout.write(f"{held}Then run `reaper plan` again.\n")
         return
     source = load_policy(base.policy if policy is None else policy)
     chosen = replace(plan_file.with_scope(base, plan), mode=Mode.ENFORCE, ledger=ledger_address(base))
     chosen = settings.require_kept_memory(chosen)
-    sys.stderr.write(fitted(error_console, partial(plan_lines, plan, currency=source.policy.prices.shown_in), wide=wide))
+    sys.stderr.write(fitted(error_console, plan_blocks(plan, source.policy.prices.shown_in), wide=wide))
     with interrupted_as("Nothing was done."):
         is_agreed = yes or _is_agreed(plan)
     if not is_agreed:
@@ -117,11 +115,11 @@ def _read_plan(file: Path) -> PlanFile:
 
 def _print_results(plan: PlanFile, report: Report, wide: bool) -> bool:
     """Print the result of each action. Returns whether all were carried out."""
-    from reaper.report.text import result_lines
+    from reaper.report.text import result_blocks
 
     results = plan_file.action_results(plan, report)
-    lines = partial(result_lines, plan, results, currency=report.run.currency)
-    sys.stdout.write(fitted(Console(highlight=False), lines, wide=wide) + "\n")
+    blocks = result_blocks(plan, results, report.run.currency)
+    sys.stdout.write(fitted(Console(highlight=False), blocks, wide=wide) + "\n")
     not_performed = [plan_file.result_sentence(result) for result in results if not result.is_done]
     sys.stdout.write("".join(f"{line}\n" for line in not_performed))
     sys.stdout.write(
@@ -161,7 +159,7 @@ def _next_command(output: str | None, places: PlaceOptions, policy: str | None) 
 
 
 def _print_if_incomplete(report: Report) -> None:
-    from reaper.report.text import coverage_lines
+    from reaper.report.text import coverage_blocks
 
     if not report.is_complete:
-        sys.stderr.write(fitted(error_console, partial(coverage_lines, report)))
+        sys.stderr.write(fitted(error_console, coverage_blocks(report)))

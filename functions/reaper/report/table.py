@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -35,6 +36,46 @@ WIDE = 100_000
 
 Row = Mapping[str, str | Text]
 Stages = Sequence[tuple[str, int]]
+
+
+class Paragraph(NamedTuple):
+    """Text that breaks between words only. `command`: what to paste goes on in its line if that has room, else uncut in one of its own."""
+
+    text: Text
+    indent: int = 0
+    command: str = ""
+
+
+class Table(NamedTuple):
+    """Rows and what shrinks, see `column_widths`. No more than `most` are shown, unless nothing is cut."""
+
+    rows: Sequence[Row]
+    stages: Stages
+    most: int | None = None
+
+
+Block = Text | Paragraph | Table
+"""A line as it is, or what becomes lines once a width is known."""
+
+
+def print_blocks(blocks: Iterable[Block], width: int, colour: bool) -> str:
+    """The blocks in lines of that width, with or without terminal colors."""
+    return print_lines((line for block in blocks for line in _lines_of(block, width)), width, colour)
+
+
+def _lines_of(block: Block, width: int) -> Iterator[Text]:
+    if isinstance(block, Text):
+        yield block
+    elif isinstance(block, Table):
+        shown = block.rows[: len(block.rows) if width >= WIDE else block.most]
+        yield from table_lines(shown, block.stages, width)
+        if len(shown) < len(block.rows):
+            yield Text(f"... and {len(block.rows) - len(shown)} more", style="dim")
+    elif block.command and len(block.text) + 1 + len(block.command) <= width:
+        yield Text(f"{block.text} {block.command}", style=block.text.style)
+    else:
+        yield from wrap(block.text, width, block.indent)
+        yield from [Text(f"  {block.command}", style=block.text.style)] if block.command else []
 
 
 def table_lines(rows: Sequence[Row], stages: Stages, width: int) -> Iterator[Text]:

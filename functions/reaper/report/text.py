@@ -24,7 +24,7 @@ from reaper.policy import owners
 from reaper.prices import price_basis
 from reaper.report import coverage_map, summary
 from reaper.report.summary import ComingAction, coming_actions, coming_sentence
-from reaper.report.table import INDENT, REASON, WIDE, Row, print_lines, table_lines, wrap
+from reaper.report.table import INDENT, REASON, Block, Paragraph, Row, Table, print_blocks
 from reaper.text import DOLLARS, Currency, clean_line, count_noun, first_few, format_day, format_usd, usd_cell
 
 Item = TypeVar("Item")
@@ -62,29 +62,27 @@ STATUS_COLORS = {Status.PARTIAL: "yellow", Status.DENIED: "bold red", Status.FAI
 
 def render(report: Report, width: int = 120, colour: bool = False, explain: str = "reaper explain NAME") -> str:
     """The report as text of `width` columns (`table.WIDE`: uncut), with or without terminal colors. `explain`: the command for one resource."""
-    width = max(width, MIN_WIDTH)
-    return print_lines(_report_lines(report, width, explain), width, colour)
+    return print_blocks(_report_blocks(report, explain), max(width, MIN_WIDTH), colour)
 
 
-def _report_lines(report: Report, width: int, explain: str) -> Iterator[Text]:
-    for line in _head(report):
-        yield from wrap(line, width)
+def _report_blocks(report: Report, explain: str) -> Iterator[Block]:
+    yield from map(Paragraph, _head(report))
     places, currency = coverage_map.locations(report.findings), report.run.currency
     for group in summary.action_groups(report):
         style = "bold red" if group.needs_attention else "bold"
         yield from title_lines(f"{group.title} ({len(group.findings)})", style)
         if group.holds:
-            yield from hold_lines(group.holds, lambda f: _action_row(f, places, currency), width)
+            yield from hold_blocks(group.holds, lambda f: _action_row(f, places, currency))
         else:
-            yield from _first_rows([_action_row(f, places, currency) for f in group.findings], width)
-    yield from _idle_table(report, places, width, explain)
-    yield from _team_table(report, width)
+            yield Table([_action_row(f, places, currency) for f in group.findings], ACTION_STAGES, MAX_ROWS)
+    yield from _idle_blocks(report, places, explain)
+    yield from _team_blocks(report)
     if report.unknown:
         yield from title_lines(f"Unknown, never acted on ({len(report.unknown)})")
         unknown = [(f.case.resource, f.case.verdict.because) for f in report.unknown]
         rows = [{**resource_cells(r.name, r.kind), "why": clean_line(because, 300)} for r, because in unknown]
-        yield from _first_rows(rows, width)
-    yield from coverage_lines(report, width)
+        yield Table(rows, ACTION_STAGES, MAX_ROWS)
+    yield from coverage_blocks(report)
 
 
 def title_lines(text: str, style: str = "bold") -> tuple[Text, Text]:
@@ -92,15 +90,15 @@ def title_lines(text: str, style: str = "bold") -> tuple[Text, Text]:
     return Text(), Text(text, style=style)
 
 
-def hold_lines(groups: Mapping[HoldReason, Sequence[Item]], row: Callable[[Item], Row], width: int) -> Iterator[Text]:
+def hold_blocks(groups: Mapping[HoldReason, Sequence[Item]], row: Callable[[Item], Row]) -> Iterator[Block]:
     """What is on hold: each reason once, with the command that allows it and its rows."""
     for index, (reason, items) in enumerate(groups.items()):
         yield from [Text()] if index else []
-        yield from wrap(Text(clean_line(summary.hold_sentence(reason), 300), style="bold"), width)
+        yield Paragraph(Text(clean_line(summary.hold_sentence(reason), 300), style="bold"))
         if command := summary.release_command(reason):
-            yield from wrap(f"To allow {'it' if len(items) == 1 else 'them'}{summary.release_note(reason)}:", width)
+            yield Paragraph(Text(f"To allow {'it' if len(items) == 1 else 'them'}{summary.release_note(reason)}:"))
             yield Text(f"  {command}")
-        yield from _first_rows([{**row(item), REASON: ""} for item in items], width)
+        yield Table([{**row(item), REASON: ""} for item in items], ACTION_STAGES, MAX_ROWS)
 
 
 def _head(report: Report) -> Iterator[Text]:
@@ -127,24 +125,19 @@ def headline(report: Report) -> list[str]:
     return [line.plain.rstrip() for line in _head(report)]
 
 
-def _idle_table(report: Report, places: Mapping[tuple[Target, str], str], width: int, explain: str) -> Iterator[Text]:
+def _idle_blocks(report: Report, places: Mapping[tuple[Target, str], str], explain: str) -> Iterator[Block]:
     if not report.idle:
         return
     yield from title_lines(f"Idle, most expensive first ({len(report.idle)})")
-    yield from table_lines([_idle_row(f, places, report.run.currency) for f in report.idle], IDLE_STAGES, width)
-    line = f"{_notice_count(report)}. For every signal:"
-    if len(f"{line} {explain}") <= width:
-        yield Text(f"{line} {explain}", style="dim")
-    else:  # uncut on a line of its own, to be pasted
-        yield from wrap(Text(line, style="dim"), width)
-        yield Text(f"  {explain}", style="dim")
+    yield Table([_idle_row(f, places, report.run.currency) for f in report.idle], IDLE_STAGES)
+    yield Paragraph(Text(f"{_notice_count(report)}. For every signal:", style="dim"), command=explain)
     if hint := owners.hint(f.case.owner for f in report.idle):
-        yield from wrap(Text(f"{hint}.", style="dim"), width)
+        yield Paragraph(Text(f"{hint}.", style="dim"))
     if any(f.host_share for f in report.idle):
-        yield from wrap(Text(SHARES_HINT, style="dim"), width)
+        yield Paragraph(Text(SHARES_HINT, style="dim"))
 
 
-def _team_table(report: Report, width: int) -> Iterator[Text]:
+def _team_blocks(report: Report) -> Iterator[Block]:
     """What everything costs by the first key of `report.tags`."""
     hour, rows = f"{report.run.currency.sign}/hour", []
     key = clean_line(next(iter(report.run.report_tags), ""))
@@ -155,7 +148,7 @@ def _team_table(report: Report, width: int) -> Iterator[Text]:
         rows.append({**cells, "resources": f"{group.money.count}{unpriced}", key: group.name})
     if rows:
         yield from title_lines(f"Cost by {key}, idle or not")
-        yield from table_lines(rows, ((key, 20),), width)
+        yield Table(rows, ((key, 20),))
 
 
 def _notice_count(report: Report) -> str:
@@ -196,13 +189,6 @@ def resource_cells(name: str, kind: str) -> dict[str, str | Text]:
     return {"resource": Text(clean_line(name), style="bold"), "kind": clean_line(KIND_PREFIXES.sub("", kind))}
 
 
-def _first_rows(rows: Sequence[Row], width: int) -> Iterator[Text]:
-    most = len(rows) if width >= WIDE else MAX_ROWS
-    yield from table_lines(rows[:most], ACTION_STAGES, width)
-    if len(rows) > most:
-        yield Text(f"... and {len(rows) - most} more", style="dim")
-
-
 def _action_row(finding: Finding, places: Mapping[tuple[Target, str], str], currency: Currency) -> Row:
     resource = finding.case.resource
     return {
@@ -225,70 +211,62 @@ def _silent_signals(finding: Finding) -> str:
     return f"no {clean_line(signals[0])}" + (f" +{len(signals) - 1}" if len(signals) > 1 else "")
 
 
-def coverage_lines(report: Report, width: int) -> Iterator[Text]:
+def coverage_blocks(report: Report) -> Iterator[Block]:
     """The coverage, its gaps, and what failed in the reaper itself."""
     places = {(row.account, row.region) for row in report.cloud_rows}
     calls = count_noun(report.totals.calls, "API call")
     counts = f"{summary.complete_count(report)} complete, {count_noun(len(places), 'target')}, {calls}"
     yield Text()
-    yield from wrap(Text.assemble(("Coverage: ", "bold"), (counts, "green" if not report.gaps else "bold red")), width)
+    yield Paragraph(Text.assemble(("Coverage: ", "bold"), (counts, "green" if not report.gaps else "bold red")))
     for gap in coverage_map.coverage_gaps(report):
-        yield from wrap(Text.assemble((str(gap.status), STATUS_COLORS[gap.status]), f" {gap.why}"), width, 2)
-        yield from wrap(Text(gap.places, style="dim"), width, 4)
+        yield Paragraph(Text.assemble((str(gap.status), STATUS_COLORS[gap.status]), f" {gap.why}"), 2)
+        yield Paragraph(Text(gap.places, style="dim"), 4)
     for row in report.own_failures:
-        yield from wrap(Text.assemble((f"{row.status}: ", STATUS_COLORS[row.status]), summary.failure_text(row)), width, 2)
+        yield Paragraph(Text.assemble((f"{row.status}: ", STATUS_COLORS[row.status]), summary.failure_text(row)), 2)
 
 
 COMING_STAGES = (("owner", 20), ("resource", 24), ("region", 0), ("owner", 0), ("resource", 14), ("kind", 0), ("resource", 8))
 """What shrinks in the table of coming actions, first to last."""
 
 
-def plan_lines(plan: PlanFile, width: int, currency: Currency = DOLLARS) -> Iterator[Text]:
+def plan_blocks(plan: PlanFile, currency: Currency = DOLLARS) -> Iterator[Block]:
     """The totals, what is due, and what is on hold, by reason."""
     due, several = plan.actions_by_id.values(), _has_several_accounts(plan)
-    yield from wrap(Text(totals_text((*due, *plan.held), len(plan.held), currency), style="bold"), width)
+    yield Paragraph(Text(totals_text((*due, *plan.held), len(plan.held), currency), style="bold"))
     if due:
         yield from title_lines(f"Due ({len(due)})")
-        yield from table_lines([_row(action, several, currency) for action in due], ACTION_STAGES, width)
+        yield Table([_row(action, several, currency) for action in due], ACTION_STAGES)
     if plan.held:
         yield from title_lines(f"On hold ({len(plan.held)})", "bold red")
         groups = summary.hold_groups(plan.held, lambda action: action.hold_reasons)
-        yield from hold_lines(groups, lambda action: _row(action, several, currency), width)
+        yield from hold_blocks(groups, lambda action: _row(action, several, currency))
 
 
-def coming_lines(findings: Sequence[Finding], width: int, currency: Currency = DOLLARS) -> Iterator[Text]:
+def coming_blocks(findings: Sequence[Finding], currency: Currency = DOLLARS) -> Iterator[Block]:
     """What the policy leads to later, by date, and what blocks the rest, by reason; the totals are before limits and with what is due."""
     rate, whole = partial(_rate, currency=currency), coming_actions(findings)
     later = coming_actions(f for f in findings if f.step.name not in {*ACTIONS, StepName.HOLD})
     if later.dated:
         yield from title_lines(f"Coming ({len(later.dated)})")
-        yield from table_lines([_coming_row(each, currency) for each in later.dated], COMING_STAGES, width)
+        yield Table([_coming_row(each, currency) for each in later.dated], COMING_STAGES)
     if later.blocked:
         count = sum(len(group.findings) for group in later.blocked)
         yield from title_lines(f"Idle, but blocked ({count})")
         for group in later.blocked:
             could = f" The best possible actions would save {rate(group.could_usd_per_hour)}." if group.could_usd_per_hour else ""
-            yield from wrap(f"{count_noun(len(group.findings), 'resource')}: {group.because}.{could}", width)
-            yield from wrap(
-                Text(first_few([clean_line(f.case.resource.name) for f in group.findings]), style="dim"), width, INDENT
-            )
+            yield Paragraph(Text(f"{count_noun(len(group.findings), 'resource')}: {group.because}.{could}"))
+            yield Paragraph(Text(first_few([clean_line(f.case.resource.name) for f in group.findings]), style="dim"), INDENT)
     if whole.dated:
         yield Text()
-        yield from wrap(f"{coming_sentence(whole, Mode.AUDIT, rate)}, before limits.", width)
+        yield Paragraph(Text(f"{coming_sentence(whole, Mode.AUDIT, rate)}, before limits."))
 
 
-def result_lines(plan: PlanFile, results: Sequence[AppliedAction], width: int, currency: Currency = DOLLARS) -> Iterator[Text]:
+def result_blocks(plan: PlanFile, results: Sequence[AppliedAction], currency: Currency = DOLLARS) -> Iterator[Block]:
     """The result of each action of the plan. Why one wasn't carried out isn't in the table."""
     several = _has_several_accounts(plan)
-    rows = [
-        {
-            "result": each.result,
-            **_row(each.action, several, currency),
-            REASON: clean_line(each.because, 500) if each.is_done else "",
-        }
-        for each in results
-    ]
-    yield from table_lines(rows, ACTION_STAGES, width)
+    why = [clean_line(each.because, 500) if each.is_done else "" for each in results]
+    rows = [{"result": each.result, **_row(each.action, several, currency)} for each in results]
+    yield Table([{**row, REASON: because} for row, because in zip(rows, why, strict=True)], ACTION_STAGES)
 
 
 def totals_text(actions: Sequence[ActionRow], on_hold: int = 0, currency: Currency = DOLLARS) -> str:

@@ -27,6 +27,7 @@ from reaper.ledger.ledger import Ledger
 from reaper.ledger.rows import Recalled, Visit, VisitResource
 from reaper.model import Resource, Result, State, StepName, Target
 from reaper.notices.item import RESTORE_COMMAND, undo_command
+from reaper.notices.message import is_plain_address
 from reaper.record import Act, Record, Snooze
 from reaper.snooze.keys import PAGE_PATH, Keys
 from reaper.text import Currency, count_noun, format_time, format_usd, open_templates, tidy_line
@@ -270,13 +271,21 @@ class Written:
         return "; ".join(filter(None, (self.error or ("" if self.changed else "unchanged"), snoozed, disowned, self.problem)))
 
 
-def form_page(
-    form: SnoozeForm, visit: Visit, rows: Sequence[Row], now: datetime, may: Mapping[str, bool], problem: str = ""
-) -> Reply:
-    """The form. `may`: whether the reader may `shorten` a snooze or `disown` a resource. `problem` is what the reader must correct.
+def may_shorten(snooze: Snooze, visit: Visit, now: datetime) -> bool:
+    """Whether the person who got the mail gave the present snooze."""
+    if snooze.until is None or snooze.until <= now:
+        return False
+    by, owner = (snooze.by or "").casefold(), visit.address.casefold()
+    return is_plain_address(owner) and (by == owner or by.endswith(f" ({owner})"))
 
-    What was acted on is preselected only if the reader selected it before.
-    """
+
+def may_disown(visit: Visit) -> bool:
+    """Whether the mail went to an owner, whose address is known still."""
+    return visit.is_owner and is_plain_address(visit.address)
+
+
+def form_page(form: SnoozeForm, visit: Visit, rows: Sequence[Row], now: datetime, problem: str = "") -> Reply:
+    """The form. `problem` is what the reader must correct. What was acted on is preselected only if the reader selected it before."""
     named = [row for row in rows if row.number in form.rows] or rows
     chosen = [row.resource for row in named if row.may_keep and (problem or not row.done)]
     left, count = [row.resource for row in rows if row.may_keep], len(rows)
@@ -293,7 +302,7 @@ def form_page(
         chosen=chosen,
         choices=snooze_choices(chosen, visit, now),
         about="" if count == 1 else f" for all {count}" if len(chosen) == count else f" for the {len(chosen)} preselected",
-        may=may,
+        may={"shorten": any(may_shorten(row.snooze, visit, now) for row in rows), "disown": may_disown(visit)},
         problem=problem,
     )
     return _reply(400 if problem else 200, body, f"{count_noun(count, 'resource')}: {problem or 'form shown'}")
