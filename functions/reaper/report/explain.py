@@ -114,8 +114,13 @@ def _lines(row: FindingRow, run: RunRow | FinishedRun, live: tuple[Finding, Expl
     sure, idle_for = f" ({row.confidence})" if row.confidence else "", timedelta(seconds=row.idle_for_s or 0)
     idle = f", idle for {format_duration(idle_for)}" if idle_for else ""
     yield "verdict", f"{row.state}{sure}{idle}: {row.because}"
-    yield from _record_lines(row.id, live[1]) if live else _saved_memory_lines(row.memory)
-    if live:
+    if row.memory is None and not live:
+        yield "memory", "no ledger record in the report"
+    elif not live:
+        known_dates = ((name, (row.memory or {}).get(key)) for key, name in MEMORY_NAMES.items())
+        yield from (("memory", f"{name} {utc_text(when)}") for name, when in known_dates if when)
+    else:
+        yield from _record_lines(row.id, live[1])
         finding, known = live
         for action, blocked in finding.case.blocked.items():
             forbidden = _forbidden_because(finding, action, known)
@@ -221,14 +226,6 @@ def _signal_parts(evidence: Evidence) -> Iterator[str]:
         yield f"peak {evidence.peak:g}"
     if evidence.role is Role.ACTIVITY:
         yield f"last busy {utc_text(evidence.last_busy)}" if evidence.last_busy else "never busy in the window"
-
-
-def _saved_memory_lines(memory: Mapping[str, datetime | None] | None) -> Lines:
-    if memory is None:
-        yield "memory", "no ledger record in the report"
-    for name, when in (memory or {}).items():
-        if when and name in MEMORY_NAMES:
-            yield "memory", f"{MEMORY_NAMES[name]} {utc_text(when)}"
 
 
 def _record_lines(resource_id: str, known: ExplainContext) -> Lines:
