@@ -21,8 +21,7 @@ from reaper.ledger.rows import Visit, VisitResource
 from reaper.model import Result, State
 from reaper.record import Record, Snooze
 from reaper.snooze.handler import handle_request
-from reaper.snooze.keys import Keys, sign_link
-from reaper.snooze.links import link_address
+from reaper.snooze.links import Keys, link_address, sign_link
 from reaper.snooze.pages import Reply, Request, snooze_end
 from reaper.snooze.pages import SnoozeContext as Desks
 

@@ -17,7 +17,7 @@ from reaper.ledger.ledger import Ledger
 from reaper.ledger.rows import Visit, VisitResource
 from reaper.record import Snooze
 from reaper.snooze.handler import handle_request
-from reaper.snooze.keys import Keys, sign_link
+from reaper.snooze.links import Keys, sign_link
 from reaper.snooze.pages import Reply, Request, SnoozeContext
 
 KEYS = Keys(current="k1", ring={"k1": b"1" * 32})

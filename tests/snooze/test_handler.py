@@ -13,7 +13,7 @@ from reaper.errors import CloudError, Reason
 from reaper.ledger.ledger import Ledger
 from reaper.snooze import handler
 from reaper.snooze.handler import SnoozeHandler
-from reaper.snooze.keys import Keyring, Keys, sign_link
+from reaper.snooze.links import Keyring, Keys, sign_link
 from reaper.snooze.pages import MAX_BODY, Reply, Request
 
 SECRET = "s" * 40

@@ -15,8 +15,7 @@ from reaper.ledger.rows import Recalled, Visit, document_of, parse_document
 from reaper.model import Result, State, StepName, Target, Verdict
 from reaper.snooze import links as snooze_links
 from reaper.snooze import pages
-from reaper.snooze.keys import InvalidLink, Keys, verify_link
-from reaper.snooze.links import LinkSigner, MailLinks, open_visit
+from reaper.snooze.links import InvalidLink, Keys, LinkSigner, MailLinks, open_visit, verify_link
 from reaper.snooze.pages import SnoozeForm, rows_of
 from reaper.text import Currency
 

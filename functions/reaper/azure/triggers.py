@@ -30,7 +30,7 @@ from reaper.azure.functions.report import log_event
 from reaper.azure.functions.starting import call_settings, json_response, parse_body
 from reaper.errors import ReaperError, SettingsError
 from reaper.snooze import handler
-from reaper.snooze.keys import PAGE_PATH
+from reaper.snooze.links import PAGE_PATH
 from reaper.snooze.pages import Reply, Request
 from reaper.workflow.stored_run import open_run_store
 

@@ -18,8 +18,7 @@ from reaper.extras import install_command
 from reaper.notices.channels.delivery import ChannelContext, tls_context, with_deployment_channels
 from reaper.notices.channels.webhook import AnyStatus
 from reaper.notices.message import Audience
-from reaper.snooze.keys import PAGE_PATH, sign_link
-from reaper.snooze.links import LinkSigner, link_address, open_signer
+from reaper.snooze.links import PAGE_PATH, LinkSigner, link_address, open_signer, sign_link
 from reaper.stores import secret_store
 from reaper.urls import split_address
 

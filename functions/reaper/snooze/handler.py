@@ -26,8 +26,8 @@ from reaper.ledger.opening import require_known_format
 from reaper.ledger.rows import HistoryEntry, Recalled, Visit, VisitResource
 from reaper.notices.message import is_plain_address
 from reaper.record import Snooze
-from reaper.snooze import keys, pages
-from reaper.snooze.keys import PAGE_PATH, InvalidLink, Keyring, Keys, key_id, verify_link
+from reaper.snooze import links, pages
+from reaper.snooze.links import PAGE_PATH, InvalidLink, Keyring, Keys, key_id, verify_link
 from reaper.snooze.pages import MAX_BODY, Reply, Request, Row, SnoozeContext, SnoozeForm, Written, network_of, token_of
 from reaper.text import format_time
 
@@ -66,7 +66,7 @@ def open_handler(environ: Mapping[str, str]) -> SnoozeHandler:
     """The handler that the settings describe. Opens and raises nothing yet: the page says what is wrong when someone opens a link."""
     return SnoozeHandler(
         open_ledger=lambda: opening.open_ledger(_required_setting(environ, "REAPER_LEDGER"), environ),
-        open_ring=lambda: keys.open_keyring(_required_setting(environ, "REAPER_SNOOZE_KEYS"), environ),
+        open_ring=lambda: links.open_keyring(_required_setting(environ, "REAPER_SNOOZE_KEYS"), environ),
         limiters=RateLimiters(),
     )
 

@@ -29,7 +29,7 @@ from reaper.model import Resource, Result, State, StepName, Target
 from reaper.notices.item import RESTORE_COMMAND, undo_command
 from reaper.notices.message import is_plain_address
 from reaper.record import Act, Record, Snooze
-from reaper.snooze.keys import PAGE_PATH, Keys
+from reaper.snooze.links import PAGE_PATH, Keys
 from reaper.text import Currency, count_noun, format_time, format_usd, open_templates, tidy_line
 from reaper.words import plain_participle
 

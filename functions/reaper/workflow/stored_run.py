@@ -16,7 +16,8 @@ figures.json       left by the step that publishes the run's figures, so that a 
 summary.json       the receipt of an audit's summary, so that a repeated step doesn't send it again
 
 The store decides nothing. A person who can write there can drop what the run has read, or mislead its mails. Only the ledger, the re-check and the
-policy decide what may be done."""
+policy decide what may be done.
+"""
 
 from __future__ import annotations
 
