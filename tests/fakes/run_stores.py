@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reaper.errors import CloudError, Reason
-from reaper.workflow.stored_run import open_run_store
+from reaper.workflow.store import open_run_store
 
 
 def check_store(address: str) -> None:

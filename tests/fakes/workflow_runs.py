@@ -13,7 +13,8 @@ from reaper.finding import Report
 from reaper.settings import Settings
 from reaper.stores.texts import FolderTexts
 from reaper.workflow import phases
-from reaper.workflow.stored_run import ACT_ITEMS, ITEMS, EngineState, RunStore, WorkflowContext
+from reaper.workflow.store import ACT_ITEMS, ITEMS, RunStore
+from reaper.workflow.stored_run import EngineState, WorkflowContext
 
 
 def folder_store(folder: Path) -> RunStore:

@@ -11,7 +11,7 @@ import pytest
 
 from on_azure.orchestrated import LONG_AGO, SUBS, Deployment
 from reaper.azure.functions.orchestration import ACT_ON_ITEM, CONCLUDE_RUN, DECIDE_RUN, LIST_TARGETS, OBSERVE_ITEM, TIMED_OUT
-from reaper.workflow.stored_run import open_run_store
+from reaper.workflow.store import open_run_store
 from reaper_sandbox.azure import signals
 from reaper_sandbox.azure.fault import error, on, throttled
 from reaper_sandbox.azure.request import Request

@@ -29,7 +29,7 @@ from reaper.azure.functions.orchestration import (
 )
 from reaper.coverage import RUNS
 from reaper.errors import CloudError
-from reaper.workflow.stored_run import open_run_store
+from reaper.workflow.store import open_run_store
 
 HISTORY = Path(__file__).with_name("run_version_2.json")
 

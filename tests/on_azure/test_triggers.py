@@ -17,7 +17,7 @@ from reaper.azure.functions import report as run_report
 from reaper.azure.functions import starting
 from reaper.azure.stores import texts
 from reaper.model import Mode
-from reaper.workflow.stored_run import open_run_store
+from reaper.workflow.store import open_run_store
 from reaper_sandbox.azure.fault import error, on
 from reaper_sandbox.azure.rights import deny
 

@@ -23,7 +23,8 @@ from reaper.policy.file import POLICY_CHANGED, load_policy
 from reaper.record import Snooze
 from reaper.workflow import lease
 from reaper.workflow.lease import RUN_LEASE, RunLease
-from reaper.workflow.stored_run import ACT_ITEMS, DECIDED, EngineState, StoredRun, require_run, store_run
+from reaper.workflow.store import ACT_ITEMS, DECIDED
+from reaper.workflow.stored_run import EngineState, StoredRun, require_run, store_run
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.records import Variant
 from workflow.conftest import REGIONS, Scene

@@ -18,7 +18,7 @@ from reaper.record import Record
 from reaper.report.figures import run_figures
 from reaper.run import run
 from reaper.workflow.lease import LEASE_ROW, own_run_lease
-from reaper.workflow.stored_run import ITEMS
+from reaper.workflow.store import ITEMS
 from workflow.conftest import REGIONS, Scene
 
 TARGETS = [Target(cloud="aws", account="123456789012", region=region) for region in REGIONS]

@@ -20,7 +20,7 @@ from reaper.notices.sending import NOTIFIED
 from reaper.policy.file import load_policy
 from reaper.record import before_action
 from reaper.run import run
-from reaper.workflow.stored_run import ACT_ITEMS, DECIDED
+from reaper.workflow.store import ACT_ITEMS, DECIDED
 from reaper_sandbox.aws.account import Account
 from workflow.conftest import NOW, REGIONS, Scene
 

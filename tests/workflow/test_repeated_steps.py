@@ -14,7 +14,7 @@ from reaper.model import Result, StepName
 from reaper.record import before_action
 from reaper.workflow import lease
 from reaper.workflow.lease import RunLease
-from reaper.workflow.stored_run import ACT_ITEMS
+from reaper.workflow.store import ACT_ITEMS
 from reaper_sandbox.aws.account import Account
 from workflow.conftest import NOW, REGIONS, Scene
 

@@ -14,7 +14,7 @@ from reaper.model import Mode
 from reaper.policy.file import load_policy
 from reaper.report.summary import exit_status
 from reaper.run import run
-from reaper.workflow.stored_run import ACT_ITEMS
+from reaper.workflow.store import ACT_ITEMS
 from workflow.conftest import REGIONS, Scene
 
 EVENT = "BEGIN:VCALENDAR\nBEGIN:VEVENT\nDTSTART;VALUE=DATE:20261224\nEND:VEVENT\nEND:VCALENDAR\n"

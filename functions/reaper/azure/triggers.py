@@ -29,10 +29,9 @@ from reaper.azure.functions.orchestration import orchestrate
 from reaper.azure.functions.report import log_event
 from reaper.azure.functions.starting import call_settings, json_response, parse_body
 from reaper.errors import ReaperError, SettingsError
-from reaper.snooze import handler
-from reaper.snooze.links import PAGE_PATH
+from reaper.snooze import handler, links
 from reaper.snooze.pages import Reply, Request
-from reaper.workflow.stored_run import open_run_store
+from reaper.workflow.store import open_run_store
 
 USAGE = (
     'send a POST request to sweep, optionally with a JSON object such as {"kinds": [...], "subscriptions": [...]}; '
@@ -104,7 +103,7 @@ async def sweep_status(req: func.HttpRequest, client: df.DurableOrchestrationCli
 
 
 @blueprint.function_name("Keep")
-@blueprint.route(route=PAGE_PATH.strip("/"), methods=["GET", "HEAD", "POST"], auth_level=func.AuthLevel.ANONYMOUS)
+@blueprint.route(route=links.PAGE_PATH.strip("/"), methods=["GET", "HEAD", "POST"], auth_level=func.AuthLevel.ANONYMOUS)
 def handle_snooze_request(req: func.HttpRequest) -> func.HttpResponse:
     """One request to snooze a resource: always a page. A deployment that can't work is one line in the log, never a trace."""
     request = parse_request(req)
@@ -127,7 +126,7 @@ def parse_request(req: func.HttpRequest) -> Request:
     headers = {name.lower(): value for name, value in req.headers.items()}
     return Request(
         method=req.method.upper(),
-        path=PAGE_PATH,
+        path=links.PAGE_PATH,
         query=req.url.partition("?")[2].partition("#")[0],
         headers=headers,
         body=req.get_body(),

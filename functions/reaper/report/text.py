@@ -24,7 +24,7 @@ from reaper.policy import owners
 from reaper.prices import price_basis
 from reaper.report import coverage_map, summary
 from reaper.report.summary import ComingAction, coming_actions, coming_sentence
-from reaper.report.table import INDENT, REASON, Block, Paragraph, Row, Table, print_blocks
+from reaper.report.table import INDENT, REASON, Block, Row, print_blocks, table_lines, wrap
 from reaper.text import DOLLARS, Currency, clean_line, count_noun, first_few, format_day, format_usd, usd_cell
 
 Item = TypeVar("Item")
@@ -66,7 +66,7 @@ def render(report: Report, width: int = 120, colour: bool = False, explain: str 
 
 
 def _report_blocks(report: Report, explain: str) -> Iterator[Block]:
-    yield from map(Paragraph, _head(report))
+    yield from (partial(wrap, line) for line in _head(report))
     places, currency = coverage_map.locations(report.findings), report.run.currency
     for group in summary.action_groups(report):
         style = "bold red" if group.needs_attention else "bold"
@@ -74,14 +74,14 @@ def _report_blocks(report: Report, explain: str) -> Iterator[Block]:
         if group.holds:
             yield from hold_blocks(group.holds, lambda f: _action_row(f, places, currency))
         else:
-            yield Table([_action_row(f, places, currency) for f in group.findings], ACTION_STAGES, MAX_ROWS)
+            yield partial(table_lines, [_action_row(f, places, currency) for f in group.findings], ACTION_STAGES, most=MAX_ROWS)
     yield from _idle_blocks(report, places, explain)
     yield from _team_blocks(report)
     if report.unknown:
         yield from title_lines(f"Unknown, never acted on ({len(report.unknown)})")
         unknown = [(f.case.resource, f.case.verdict.because) for f in report.unknown]
         rows = [{**resource_cells(r.name, r.kind), "why": clean_line(because, 300)} for r, because in unknown]
-        yield Table(rows, ACTION_STAGES, MAX_ROWS)
+        yield partial(table_lines, rows, ACTION_STAGES, most=MAX_ROWS)
     yield from coverage_blocks(report)
 
 
@@ -94,11 +94,11 @@ def hold_blocks(groups: Mapping[HoldReason, Sequence[Item]], row: Callable[[Item
     """What is on hold: each reason once, with the command that allows it and its rows."""
     for index, (reason, items) in enumerate(groups.items()):
         yield from [Text()] if index else []
-        yield Paragraph(Text(clean_line(summary.hold_sentence(reason), 300), style="bold"))
+        yield partial(wrap, Text(clean_line(summary.hold_sentence(reason), 300), style="bold"))
         if command := summary.release_command(reason):
-            yield Paragraph(Text(f"To allow {'it' if len(items) == 1 else 'them'}{summary.release_note(reason)}:"))
+            yield partial(wrap, Text(f"To allow {'it' if len(items) == 1 else 'them'}{summary.release_note(reason)}:"))
             yield Text(f"  {command}")
-        yield Table([{**row(item), REASON: ""} for item in items], ACTION_STAGES, MAX_ROWS)
+        yield partial(table_lines, [{**row(item), REASON: ""} for item in items], ACTION_STAGES, most=MAX_ROWS)
 
 
 def _head(report: Report) -> Iterator[Text]:
@@ -129,12 +129,12 @@ def _idle_blocks(report: Report, places: Mapping[tuple[Target, str], str], expla
     if not report.idle:
         return
     yield from title_lines(f"Idle, most expensive first ({len(report.idle)})")
-    yield Table([_idle_row(f, places, report.run.currency) for f in report.idle], IDLE_STAGES)
-    yield Paragraph(Text(f"{_notice_count(report)}. For every signal:", style="dim"), command=explain)
+    yield partial(table_lines, [_idle_row(f, places, report.run.currency) for f in report.idle], IDLE_STAGES)
+    yield partial(wrap, Text(f"{_notice_count(report)}. For every signal:", style="dim"), command=explain)
     if hint := owners.hint(f.case.owner for f in report.idle):
-        yield Paragraph(Text(f"{hint}.", style="dim"))
+        yield partial(wrap, Text(f"{hint}.", style="dim"))
     if any(f.host_share for f in report.idle):
-        yield Paragraph(Text(SHARES_HINT, style="dim"))
+        yield partial(wrap, Text(SHARES_HINT, style="dim"))
 
 
 def _team_blocks(report: Report) -> Iterator[Block]:
@@ -148,7 +148,7 @@ def _team_blocks(report: Report) -> Iterator[Block]:
         rows.append({**cells, "resources": f"{group.money.count}{unpriced}", key: group.name})
     if rows:
         yield from title_lines(f"Cost by {key}, idle or not")
-        yield Table(rows, ((key, 20),))
+        yield partial(table_lines, rows, ((key, 20),))
 
 
 def _notice_count(report: Report) -> str:
@@ -217,12 +217,12 @@ def coverage_blocks(report: Report) -> Iterator[Block]:
     calls = count_noun(report.totals.calls, "API call")
     counts = f"{summary.complete_count(report)} complete, {count_noun(len(places), 'target')}, {calls}"
     yield Text()
-    yield Paragraph(Text.assemble(("Coverage: ", "bold"), (counts, "green" if not report.gaps else "bold red")))
+    yield partial(wrap, Text.assemble(("Coverage: ", "bold"), (counts, "green" if not report.gaps else "bold red")))
     for gap in coverage_map.coverage_gaps(report):
-        yield Paragraph(Text.assemble((str(gap.status), STATUS_COLORS[gap.status]), f" {gap.why}"), 2)
-        yield Paragraph(Text(gap.places, style="dim"), 4)
+        yield partial(wrap, Text.assemble((str(gap.status), STATUS_COLORS[gap.status]), f" {gap.why}"), indent=2)
+        yield partial(wrap, Text(gap.places, style="dim"), indent=4)
     for row in report.own_failures:
-        yield Paragraph(Text.assemble((f"{row.status}: ", STATUS_COLORS[row.status]), summary.failure_text(row)), 2)
+        yield partial(wrap, Text.assemble((f"{row.status}: ", STATUS_COLORS[row.status]), summary.failure_text(row)), indent=2)
 
 
 COMING_STAGES = (("owner", 20), ("resource", 24), ("region", 0), ("owner", 0), ("resource", 14), ("kind", 0), ("resource", 8))
@@ -232,10 +232,10 @@ COMING_STAGES = (("owner", 20), ("resource", 24), ("region", 0), ("owner", 0), (
 def plan_blocks(plan: PlanFile, currency: Currency = DOLLARS) -> Iterator[Block]:
     """The totals, what is due, and what is on hold, by reason."""
     due, several = plan.actions_by_id.values(), _has_several_accounts(plan)
-    yield Paragraph(Text(totals_text((*due, *plan.held), len(plan.held), currency), style="bold"))
+    yield partial(wrap, Text(totals_text((*due, *plan.held), len(plan.held), currency), style="bold"))
     if due:
         yield from title_lines(f"Due ({len(due)})")
-        yield Table([_row(action, several, currency) for action in due], ACTION_STAGES)
+        yield partial(table_lines, [_row(action, several, currency) for action in due], ACTION_STAGES)
     if plan.held:
         yield from title_lines(f"On hold ({len(plan.held)})", "bold red")
         groups = summary.hold_groups(plan.held, lambda action: action.hold_reasons)
@@ -248,17 +248,19 @@ def coming_blocks(findings: Sequence[Finding], currency: Currency = DOLLARS) -> 
     later = coming_actions(f for f in findings if f.step.name not in {*ACTIONS, StepName.HOLD})
     if later.dated:
         yield from title_lines(f"Coming ({len(later.dated)})")
-        yield Table([_coming_row(each, currency) for each in later.dated], COMING_STAGES)
+        yield partial(table_lines, [_coming_row(each, currency) for each in later.dated], COMING_STAGES)
     if later.blocked:
         count = sum(len(group.findings) for group in later.blocked)
         yield from title_lines(f"Idle, but blocked ({count})")
         for group in later.blocked:
             could = f" The best possible actions would save {rate(group.could_usd_per_hour)}." if group.could_usd_per_hour else ""
-            yield Paragraph(Text(f"{count_noun(len(group.findings), 'resource')}: {group.because}.{could}"))
-            yield Paragraph(Text(first_few([clean_line(f.case.resource.name) for f in group.findings]), style="dim"), INDENT)
+            yield partial(wrap, Text(f"{count_noun(len(group.findings), 'resource')}: {group.because}.{could}"))
+            yield partial(
+                wrap, Text(first_few([clean_line(f.case.resource.name) for f in group.findings]), style="dim"), indent=INDENT
+            )
     if whole.dated:
         yield Text()
-        yield Paragraph(Text(f"{coming_sentence(whole, Mode.AUDIT, rate)}, before limits."))
+        yield partial(wrap, Text(f"{coming_sentence(whole, Mode.AUDIT, rate)}, before limits."))
 
 
 def result_blocks(plan: PlanFile, results: Sequence[AppliedAction], currency: Currency = DOLLARS) -> Iterator[Block]:
@@ -266,7 +268,7 @@ def result_blocks(plan: PlanFile, results: Sequence[AppliedAction], currency: Cu
     several = _has_several_accounts(plan)
     why = [clean_line(each.because, 500) if each.is_done else "" for each in results]
     rows = [{"result": each.result, **_row(each.action, several, currency)} for each in results]
-    yield Table([{**row, REASON: because} for row, because in zip(rows, why, strict=True)], ACTION_STAGES)
+    yield partial(table_lines, [{**row, REASON: because} for row, because in zip(rows, why, strict=True)], ACTION_STAGES)
 
 
 def totals_text(actions: Sequence[ActionRow], on_hold: int = 0, currency: Currency = DOLLARS) -> str:

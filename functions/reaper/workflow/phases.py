@@ -34,13 +34,10 @@ from reaper.run import conclude_context, new_run, observe_context, open_archive,
 from reaper.sessions import list_accounts, open_account
 from reaper.workflow import lease
 from reaper.workflow.lease import RUN_LEASE, RunLease
+from reaper.workflow.store import ACT_ITEMS, DECIDED, MISSING, RunStore
 from reaper.workflow.stored_run import (
-    ACT_ITEMS,
-    DECIDED,
-    MISSING,
     EngineState,
     RunItem,
-    RunStore,
     StoredRun,
     WorkflowContext,
     current_policy,

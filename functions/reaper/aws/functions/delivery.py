@@ -21,11 +21,11 @@ from reaper.report import json
 from reaper.report.figures import Figure, run_figures, swept_facts
 from reaper.report.summary import has_news
 from reaper.settings import Settings
-from reaper.workflow.stored_run import FIGURES, SUMMARY
+from reaper.workflow.store import FIGURES, SUMMARY
 
 if TYPE_CHECKING:
     from reaper.policy.schema import Owners
-    from reaper.workflow.stored_run import RunStore
+    from reaper.workflow.store import RunStore
 
 NAMESPACE = "MLIdleReaper"
 SERVICE = "ml-idle-reaper"

@@ -24,7 +24,8 @@ from reaper.errors import ODD_REPLY_ERRORS, ReaperError, SettingsError
 from reaper.model import Status
 from reaper.report.figures import skipped_figures
 from reaper.workflow import phases
-from reaper.workflow.stored_run import EngineState, WorkflowContext, current_policy, open_run_store
+from reaper.workflow.store import open_run_store
+from reaper.workflow.stored_run import EngineState, WorkflowContext, current_policy
 
 Event = Mapping[str, Any]
 MAX_REASON_CHARS = 300

@@ -22,7 +22,7 @@ from reaper.azure.functions import starting
 from reaper.azure.functions.orchestration import ACT_ON_ITEM, CARRIED, CONCLUDE_RUN, DECIDE_RUN, LIST_TARGETS, OBSERVE_ITEM, Call
 from reaper.errors import CloudError, ConcludeTakenOver, ReaperError, Reason
 from reaper.settings import Settings
-from reaper.workflow.stored_run import open_run_store
+from reaper.workflow.store import open_run_store
 
 if TYPE_CHECKING:
     from reaper.workflow.stored_run import EngineState, WorkflowContext

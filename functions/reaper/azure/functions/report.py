@@ -20,7 +20,7 @@ from reaper.model import Status
 from reaper.report.figures import swept_facts
 from reaper.report.json import report_json
 from reaper.report.summary import has_news
-from reaper.workflow.stored_run import FIGURES, SUMMARY, RunStore
+from reaper.workflow.store import FIGURES, SUMMARY, RunStore
 
 if TYPE_CHECKING:
     from reaper.workflow.stored_run import WorkflowContext

@@ -29,7 +29,7 @@ from reaper.azure.functions.report import log_event, parse_object, published, wr
 from reaper.errors import CloudError, Reason, SettingsError
 from reaper.model import Mode, Status
 from reaper.settings import Settings
-from reaper.workflow.stored_run import RunStore, open_run_store
+from reaper.workflow.store import RunStore, open_run_store
 
 ORCHESTRATOR, INSTANCE = "sweep_run", "sweep"
 """The orchestrator's name, and the ID of its only instance."""
