@@ -26,7 +26,7 @@ from reaper.report.explain import ExplainContext
 from reaper.run import run_phases
 from reaper.snooze.handler import handle_request
 from reaper.snooze.links import LinkSigner
-from reaper.snooze.request import Reply, Request
+from reaper.snooze.pages import Reply, Request
 
 SIGNER = LinkSigner(base="https://keep.example.com", keys=KEYS)
 HOURS = """

@@ -18,8 +18,7 @@ from reaper.finding import Finding, Report
 from reaper.model import Mode, State, StepName
 from reaper.report import csv, html, markdown, text
 from reaper.report.json import finding_json
-from reaper.snooze.keys import Keys
-from reaper.snooze.links import LinkSigner, open_visit
+from reaper.snooze.links import Keys, LinkSigner, open_visit
 from reaper.text import format_usd
 
 SIGNER = LinkSigner(base="https://keep.example.com", keys=Keys(current="k1", ring={"k1": b"1" * 32}))

@@ -18,7 +18,7 @@ from reaper.notices.message import Audience
 from reaper.run import run_phases
 from reaper.snooze.handler import handle_request
 from reaper.snooze.links import LinkSigner
-from reaper.snooze.request import Request
+from reaper.snooze.pages import Request
 
 SIGNER = LinkSigner(base="https://keep.example.com", keys=KEYS)
 THEN = POLICY.replace("remind_every: 7d", "remind_every: 7d, then: {action: delete, after: 14d}")

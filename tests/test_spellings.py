@@ -23,7 +23,7 @@ from reaper.model import Result, State, StepName
 from reaper.pending import unfinished
 from reaper.record import Record
 from reaper.snooze.handler import handle_request
-from reaper.snooze.request import Request
+from reaper.snooze.pages import Request
 
 STEM = "arn:aws:sagemaker:us-east-1:123456789012:app/d-1/Ana"
 OLD, NEW = f"{STEM}/jupyterlab/Default", f"{STEM}/JupyterLab/Default"

@@ -48,8 +48,8 @@ from reaper.notices.sending import (
 from reaper.notices.summary_mail import send_admin_summary
 from reaper.pending.unfinished import Unfinished, own_outcome, unreported_finding
 from reaper.record import Record, act_of, is_interrupted, snoozed_because
-from reaper.report.run_report import finding_key, join_findings, run_coverage, run_report, with_record
-from reaper.savings.record import Sweep, record_savings
+from reaper.report.run_report import join_findings, run_coverage, run_report, with_record
+from reaper.savings.book import Sweep, record_savings
 from reaper.text import clean_line
 
 NO_ACTION = "Nothing was stopped, deleted or started"
@@ -294,19 +294,14 @@ def _record_savings(
     """Count what is saved. If the records can't be read, the next run counts it."""
     if mails.recalled is None:
         return ()
-    policy = mails.context.policy
     sweep = Sweep(
         ledger=mails.ledger,
         now=mails.context.clock(),
-        run=decided.run,
-        over_at=decided.decided_at,
-        targets=decided.leased,
+        decided=decided,
         findings=findings,
         recalled=mails.recalled,
-        judged={finding_key(f.case): judged_case(f) for f in decided.findings},
         coverage=cloud_rows,
-        tag_keys=policy.report.tags,
-        horizon=policy.savings.horizon,
+        policy=mails.context.policy,
     )
     return record_savings(sweep)
 

@@ -6,7 +6,7 @@
   x CloudError        one call to a cloud that failed, with the permission that was missing
   x ActionWithdrawn   an action that isn't begun, or isn't continued (`acting`)
   x ConcludeTakenOver another process is concluding the run by now (`workflow`)
-  x InvalidLink       an invalid snooze link (`snooze.keys`)
+  x InvalidLink       an invalid snooze link (`snooze.links`)
 * KeyboardInterrupt
   x Interrupted       Ctrl-C, with what was done until then
 """

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from reaper.ledger.ledger import RETENTION
-from reaper.snooze import keys, links
+from reaper.snooze import links
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/security.md").read_text()
@@ -42,4 +42,4 @@ def test_what_the_security_page_says_of_azures_parameters_exists(name: str):
 def test_the_times_on_the_security_page_are_the_codes():
     assert f"{RETENTION.days} days after the last write" in PAGE
     assert f"and {links.LINK_VALID_FOR.days} days;" in PAGE
-    assert f"stays valid for {keys.MAX_AGE.seconds // 60} minutes at most" in PAGE
+    assert f"stays valid for {links.MAX_AGE.seconds // 60} minutes at most" in PAGE

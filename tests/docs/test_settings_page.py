@@ -17,7 +17,7 @@ from reaper.errors import ReaperError
 from reaper.model import Target
 from reaper.policy import secret_grants
 from reaper.settings import from_env
-from reaper.snooze import keys, links
+from reaper.snooze import links
 from reaper.urls import ca_bundle
 
 ROOT = Path(__file__).parents[2]
@@ -82,7 +82,7 @@ READERS: Mapping[str, Callable[[Mapping[str, str]], object]] = {
     **dict.fromkeys(("REAPER_ARM_ENDPOINT", "REAPER_METRICS_ENDPOINT"), hosts_from_env),
     **dict.fromkeys(("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "AWS_CA_BUNDLE"), ca_bundle),
     **dict.fromkeys(("REAPER_SNOOZE_URL", "REAPER_SNOOZE_KEYS"), snooze_links),
-    "REAPER_DEPLOYMENT": keys.deployment_id,
+    "REAPER_DEPLOYMENT": links.deployment_id,
     "REAPER_SECRETS": lambda environ: secret_grants.forbidden_because("secretsmanager:hook", environ),
     "REAPER_SCHEDULE": functions_schedule,
     **dict.fromkeys(("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"), aws_region),

@@ -15,7 +15,7 @@ import pytest
 from fakes import sample_reports
 from fakes.builders import NOW, TARGET
 from reaper import registry
-from reaper.doctor import policies, stores
+from reaper.doctor import deployment
 from reaper.doctor.check import Check, CheckStatus, DoctorContext, Opened
 from reaper.ledger import opening
 from reaper.ledger.rows import RunStatistics
@@ -35,10 +35,10 @@ DAY, HOUR = timedelta(days=1), timedelta(hours=1)
 def test_the_metrics_of_the_last_sweep_are_priced_by_the_schedule():
     stored = saved()
     stored = replace(stored, run=replace(stored.run, cost=replace(stored.run.cost, metrics_requested=12_500)))
-    check = only(policies.examine_cost(replace(context(every=HOUR), opened=Opened(stored=stored))))
+    check = only(deployment.examine_cost(replace(context(every=HOUR), opened=Opened(stored=stored))))
     assert check.status is CheckStatus.OK
     assert "12,500 metrics; about 720 sweeps a month like it cost $90.00" in check.because
-    assert list(policies.examine_cost(replace(context(every=HOUR), opened=Opened()))) == []
+    assert list(deployment.examine_cost(replace(context(every=HOUR), opened=Opened()))) == []
 
 
 class TargetOnly:
@@ -66,7 +66,7 @@ def saved(
 
 def opened(policy: str = POLICY, report: ReportDocument | None = None) -> Opened:
     known = Opened(report=report)
-    list(policies.open_policy(replace(context(settings={"policy": policy}), opened=known)))
+    list(deployment.open_policy(replace(context(settings={"policy": policy}), opened=known)))
     return known
 
 
@@ -77,7 +77,7 @@ def only(checks: Iterator[Check]) -> Check:
 
 def test_a_valid_policy_is_fine_and_kept_for_others():
     known = Opened()
-    check = only(policies.open_policy(replace(context(settings={"policy": POLICY}), opened=known)))
+    check = only(deployment.open_policy(replace(context(settings={"policy": POLICY}), opened=known)))
     assert (check.status, known.policy is not None) == (CheckStatus.OK, True)
     assert "2 rules" in check.because
 
@@ -85,12 +85,12 @@ def test_a_valid_policy_is_fine_and_kept_for_others():
 @pytest.mark.parametrize("policy", ["version: 2\n", "/nowhere/policy.yaml", "version: 1\nrules: [{}]\n", "s3://"])
 def test_a_policy_that_cannot_be_used_needs_mending(policy: str):
     known = Opened()
-    check = only(policies.open_policy(replace(context(settings={"policy": policy}), opened=known)))
+    check = only(deployment.open_policy(replace(context(settings={"policy": policy}), opened=known)))
     assert (check.status, known.policy) == (CheckStatus.FIX, None)
 
 
 def test_a_rule_that_matched_nothing_is_named():
-    check = only(policies.examine_rules(replace(context(), opened=opened(report=saved()))))
+    check = only(deployment.examine_rules(replace(context(), opened=opened(report=saved()))))
     assert check.status is CheckStatus.UNKNOWN
     assert "'unused'" in check.because
     assert "'used'" not in check.because.replace("'unused'", "")
@@ -98,23 +98,23 @@ def test_a_rule_that_matched_nothing_is_named():
 
 def test_rules_that_all_matched_are_fine_also_as_one_of_several():
     report = saved(rules=("rule 'unused' or rule 'used'",))
-    assert only(policies.examine_rules(replace(context(), opened=opened(report=report)))).status is CheckStatus.OK
+    assert only(deployment.examine_rules(replace(context(), opened=opened(report=report)))).status is CheckStatus.OK
 
 
 def test_a_report_under_another_policy_says_nothing_about_the_rules():
-    check = only(policies.examine_rules(replace(context(), opened=opened(report=saved(policy="version: 1\n")))))
+    check = only(deployment.examine_rules(replace(context(), opened=opened(report=saved(policy="version: 1\n")))))
     assert (check.status, "another policy" in check.because) == (CheckStatus.UNKNOWN, True)
 
 
 def test_idle_resources_without_an_address_need_one_above_audit():
     report = saved(owner=None)
-    check = only(policies.examine_owners(replace(context(), opened=opened(report=report))))
+    check = only(deployment.examine_owners(replace(context(), opened=opened(report=report))))
     assert (check.status, "owners.fallback" in str(check.fix)) == (CheckStatus.FIX, True)
     assert (
-        only(policies.examine_owners(replace(context(settings={"mode": Mode.AUDIT}), opened=opened(report=report)))).status
+        only(deployment.examine_owners(replace(context(settings={"mode": Mode.AUDIT}), opened=opened(report=report)))).status
         is CheckStatus.OK
     )
-    assert only(policies.examine_owners(replace(context(), opened=opened(report=saved())))).status is CheckStatus.OK
+    assert only(deployment.examine_owners(replace(context(), opened=opened(report=saved())))).status is CheckStatus.OK
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_idle_resources_without_an_address_need_one_above_audit():
     ],
 )
 def test_a_sweep_older_than_the_period_needs_mending(age: timedelta, every: timedelta, status: CheckStatus):
-    assert only(policies.examine_schedule(replace(context(every=every), opened=Opened(stored=saved(age))))).status is status
+    assert only(deployment.examine_schedule(replace(context(every=every), opened=Opened(stored=saved(age))))).status is status
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_a_sweep_older_than_the_period_needs_mending(age: timedelta, every: time
 )
 def test_a_sweep_that_nothing_would_record_is_not_advised(mode: Mode, has_ledger: bool, advice: str, tmp_path: Path):
     chosen = {"mode": mode, "ledger": f"sqlite://{tmp_path}/ledger.db" if has_ledger else None}
-    check = only(policies.examine_schedule(replace(context(settings=chosen), opened=Opened(stored=saved(3 * DAY)))))
+    check = only(deployment.examine_schedule(replace(context(settings=chosen), opened=Opened(stored=saved(3 * DAY)))))
     assert advice in str(check.fix)
 
 
@@ -147,8 +147,8 @@ def test_a_report_from_a_file_says_nothing_about_the_schedule(tmp_path: Path):
     file = tmp_path / "report.json"
     file.write_text(json.dumps(report_json(sample_reports.report())))
     known = Opened(stored=saved(3 * DAY))
-    list(policies.open_report(replace(context(report_file=str(file)), opened=known)))
-    check = only(policies.examine_schedule(replace(context(), opened=known)))
+    list(deployment.open_report(replace(context(report_file=str(file)), opened=known)))
+    check = only(deployment.examine_schedule(replace(context(), opened=known)))
     assert (check.status, "3 days" in check.because) == (CheckStatus.FIX, True)
 
 
@@ -157,7 +157,7 @@ def test_the_ledger_may_know_a_newer_sweep_than_the_reports(tmp_path: Path):
     row = RunStatistics(run="r", target=TARGET, kind="sagemaker-endpoint", started=NOW - HOUR, seen=1, idle=0)
     opening.open_ledger(address, {}).record_statistics(row)
     known = Opened(sessions={"aws": [TargetOnly()]}, stored=saved(3 * DAY))
-    check = only(policies.examine_schedule(replace(context(settings={"ledger": address}), opened=known)))
+    check = only(deployment.examine_schedule(replace(context(settings={"ledger": address}), opened=known)))
     assert (check.status, "(ledger)" in check.because) == (CheckStatus.OK, True)
 
 
@@ -172,8 +172,8 @@ def test_a_day_with_more_reports_than_are_read_proves_no_missing_sweep(moto_url:
         key = f"reports/{NOW:%Y/%m/%d}/{(number * 7) % 24:03}.json"
         boto3.client("s3").put_object(Bucket="bucket", Key=key, Body=json.dumps(content))
     asked, known = context(settings={"reports": "s3://bucket/reports"}, every=HOUR), Opened()
-    assert list(policies.open_report(replace(asked, opened=known))) == []
-    check = only(policies.examine_schedule(replace(asked, opened=known)))
+    assert list(deployment.open_report(replace(asked, opened=known))) == []
+    check = only(deployment.examine_schedule(replace(asked, opened=known)))
     assert (check.status, "or later" in check.because) == (CheckStatus.UNKNOWN, True)
 
 
@@ -183,7 +183,7 @@ def test_without_a_report_the_ledger_says_when_the_last_sweep_was(tmp_path: Path
     row = RunStatistics(run="r", target=TARGET, kind="sagemaker-endpoint", started=NOW - 3 * DAY, seen=1, idle=0)
     ledger.record_statistics(row)
     known = Opened(sessions={"aws": [TargetOnly()]})
-    check = only(policies.examine_schedule(replace(context(settings={"ledger": address}), opened=known)))
+    check = only(deployment.examine_schedule(replace(context(settings={"ledger": address}), opened=known)))
     assert (check.status, "3 days" in check.because) == (CheckStatus.FIX, True)
 
 
@@ -205,23 +205,23 @@ def test_a_sweep_must_begin_while_notices_are_sent(began: list[int], status: Che
     sends = "version: 1\nnotices: {send: 'mon-sun 10:00-11:00'}\n"
     known = opened(policy=sends)
     known.sessions = {"aws": [TargetOnly()]}
-    check = only(policies.examine_sending(replace(context(settings={"ledger": address}), opened=known)))
+    check = only(deployment.examine_sending(replace(context(settings={"ledger": address}), opened=known)))
     assert (check.check, check.status) == ("notices", status)
     assert "notices are sent mon-sun 10:00-11:00 UTC" in check.because
-    assert list(policies.examine_sending(replace(context(settings={"ledger": address}), opened=opened()))) == []
+    assert list(deployment.examine_sending(replace(context(settings={"ledger": address}), opened=opened()))) == []
 
 
 def test_with_neither_it_is_unknown():
-    assert only(policies.examine_schedule(replace(context(), opened=Opened()))).status is CheckStatus.UNKNOWN
+    assert only(deployment.examine_schedule(replace(context(), opened=Opened()))).status is CheckStatus.UNKNOWN
 
 
 def test_a_report_is_read_from_a_file(tmp_path: Path):
     file, known = tmp_path / "report.json", Opened()
     file.write_text(json.dumps(report_json(sample_reports.report())))
-    assert list(policies.open_report(replace(context(report_file=str(file)), opened=known))) == []
+    assert list(deployment.open_report(replace(context(report_file=str(file)), opened=known))) == []
     assert known.report is not None
     assert (
-        only(policies.open_report(replace(context(report_file=str(tmp_path / "none")), opened=known))).status
+        only(deployment.open_report(replace(context(report_file=str(tmp_path / "none")), opened=known))).status
         is CheckStatus.UNKNOWN
     )
 
@@ -233,13 +233,13 @@ def test_a_pause_needs_mending_where_it_stops_something(tmp_path: Path):
     address = f"sqlite://{tmp_path}/ledger.db"
     ledger = opening.open_ledger(address, {})
     asked = context(settings={"ledger": address, "mode": Mode.ENFORCE})
-    assert only(stores.examine_pause(asked)).status is CheckStatus.OK
+    assert only(deployment.examine_pause(asked)).status is CheckStatus.OK
     set_pause(ledger, Pause(by="ana"), NOW)
-    check = only(stores.examine_pause(asked))
+    check = only(deployment.examine_pause(asked))
     assert (check.status, check.fix, "ana" in check.because) == (CheckStatus.FIX, "reaper resume", True)
-    assert only(stores.examine_pause(context(settings={"ledger": address}))).status is CheckStatus.OK
+    assert only(deployment.examine_pause(context(settings={"ledger": address}))).status is CheckStatus.OK
     end_pause(ledger, "ana", NOW)
-    assert only(stores.examine_pause(asked)).status is CheckStatus.OK
+    assert only(deployment.examine_pause(asked)).status is CheckStatus.OK
 
 
 def test_each_calendar_is_a_check_with_its_next_entries_or_what_to_fix(tmp_path: Path):
@@ -249,8 +249,8 @@ def test_each_calendar_is_a_check_with_its_next_entries_or_what_to_fix(tmp_path:
     )
     opened = Opened()
     asked = context(settings={"policy": str(tmp_path / "policy.yaml")})
-    assert [check.check for check in policies.open_policy(replace(asked, opened=opened))] == ["policy"]
-    far, soon, company = policies.examine_calendars(replace(asked, opened=opened))
+    assert [check.check for check in deployment.open_policy(replace(asked, opened=opened))] == ["policy"]
+    far, soon, company = deployment.examine_calendars(replace(asked, opened=opened))
     assert (far.check, far.status) == ("calendar.year-end", CheckStatus.FIX)
     assert "has no entry from 400 days ago to two years ahead" in far.because
     assert (soon.status, soon.because) == (CheckStatus.OK, f"its next entries: {NOW + 30 * DAY:%Y-%m-%d} (UTC)")
@@ -261,10 +261,10 @@ def test_each_calendar_is_a_check_with_its_next_entries_or_what_to_fix(tmp_path:
 def test_an_acceptance_that_is_over_or_without_end_is_to_fix():
     entry = "{{match: {{name: demo}}, until: {}, reason: a demo, by: Lee}}"
     policy = f"version: 1\naccept: [{entry.format('2020-01-31')}, {entry.format('2020-02-01')}]\n"
-    valid, over = policies.open_policy(replace(context(settings={"policy": policy}), opened=Opened()))
+    valid, over = deployment.open_policy(replace(context(settings={"policy": policy}), opened=Opened()))
     assert (valid.status, "0 rules, 2 warnings: `reaper policy check` shows them" in valid.because) == (CheckStatus.OK, True)
     expired = "The acceptance of name demo by Lee expired on 2020-01-31. Remove it or renew it. 1 more is over."
     assert (over.check, over.status, over.because) == ("policy.accept", CheckStatus.FIX, expired)
     endless = f"version: 1\naccept: [{entry.format('9999-12-31')}]\n"
-    refused = only(policies.open_policy(replace(context(settings={"policy": endless}), opened=Opened())))
+    refused = only(deployment.open_policy(replace(context(settings={"policy": endless}), opened=Opened())))
     assert (refused.status, "is more than two years ahead" in refused.because) == (CheckStatus.FIX, True)

@@ -33,7 +33,7 @@ from reaper.policy.parse import parse_policy
 from reaper.run import run_phases
 from reaper.snooze.handler import handle_request
 from reaper.snooze.links import LinkSigner
-from reaper.snooze.request import Request
+from reaper.snooze.pages import Request
 from reaper.stores import secret_store
 
 SECRETS = ("T0CANARY1", "B0CANARY22", "canaryCANARYcanary33", "canary%2Fsignature44")

@@ -23,7 +23,7 @@ from reaper.policy.file import PolicySource
 from reaper.policy.parse import parse_policy
 from reaper.settings import Settings
 from reaper.snooze.handler import open_handler
-from reaper.snooze.request import Request
+from reaper.snooze.pages import Request
 from reaper_sandbox.azure.fault import denied, on
 from reaper_sandbox.azure.server import Server as Azure
 

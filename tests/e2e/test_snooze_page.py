@@ -21,11 +21,9 @@ from reaper.ledger.rows import Visit, VisitResource
 from reaper.model import Result, State
 from reaper.record import Record, Snooze
 from reaper.snooze.handler import handle_request
-from reaper.snooze.keys import Keys, sign_link
-from reaper.snooze.links import link_address
-from reaper.snooze.pages import snooze_end
-from reaper.snooze.request import Reply, Request
-from reaper.snooze.request import SnoozeContext as Desks
+from reaper.snooze.links import Keys, link_address, sign_link
+from reaper.snooze.pages import Reply, Request, snooze_end
+from reaper.snooze.pages import SnoozeContext as Desks
 
 sync = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: the page was NOT tried in a browser")
 axe = pytest.importorskip(

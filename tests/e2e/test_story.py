@@ -25,7 +25,7 @@ from reaper.policy.file import load_policy
 from reaper.run import run
 from reaper.settings import Settings
 from reaper.snooze import handler
-from reaper.snooze.request import Request
+from reaper.snooze.pages import Request
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.server import Server as Aws
 from reaper_sandbox.azure import signals

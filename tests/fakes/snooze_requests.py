@@ -17,8 +17,8 @@ from reaper.ledger.ledger import Ledger
 from reaper.ledger.rows import Visit, VisitResource
 from reaper.record import Snooze
 from reaper.snooze.handler import handle_request
-from reaper.snooze.keys import Keys, sign_link
-from reaper.snooze.request import Reply, Request, SnoozeContext
+from reaper.snooze.links import Keys, sign_link
+from reaper.snooze.pages import Reply, Request, SnoozeContext
 
 KEYS = Keys(current="k1", ring={"k1": b"1" * 32})
 ID = "arn:aws:sagemaker:us-east-1:123456789012:endpoint/churn"

@@ -24,8 +24,7 @@ from reaper.notices.owner_notice import MAX_DETAILED, MAX_ROWS
 from reaper.planning import dates
 from reaper.policy.schema import Owners
 from reaper.record import Notice
-from reaper.snooze.keys import Keys
-from reaper.snooze.links import LinkSigner, open_visit
+from reaper.snooze.links import Keys, LinkSigner, open_visit
 from reaper.text import format_time
 
 KEYS = Keys(current="k1", ring={"k1": b"1" * 32})

@@ -19,7 +19,7 @@ from reaper.ledger import opening
 from reaper.ledger.ledger import Ledger
 from reaper.ledger.rows import Visit, VisitResource
 from reaper.record import Record, Snooze
-from reaper.snooze.keys import Keys, sign_link
+from reaper.snooze.links import Keys, sign_link
 from reaper.snooze.pages import snooze_end
 from reaper_sandbox.aws.fault import denied, on
 from reaper_sandbox.aws.server import Server

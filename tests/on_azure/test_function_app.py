@@ -26,7 +26,7 @@ from on_azure.functions_host import KEY
 from reaper import registry
 from reaper.azure.functions import starting
 from reaper.azure.functions.orchestration import ACT_ON_ITEM, CONCLUDE_RUN, DECIDE_RUN, LIST_TARGETS, OBSERVE_ITEM
-from reaper.snooze.keys import Keys, sign_link
+from reaper.snooze.links import Keys, sign_link
 from reaper_sandbox.azure import fleet
 from reaper_sandbox.azure.server import Server
 

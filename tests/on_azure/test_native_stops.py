@@ -13,7 +13,7 @@ from reaper.finding import saved_usd_per_hour
 from reaper.model import Mode, StepName
 from reaper.pending import plan_file
 from reaper.policy.parse import parse_policy
-from reaper.report import plan as plan_report
+from reaper.report import text as plan_report
 from reaper.report.json import render as render_json
 from reaper.report.text import render as render_text
 from reaper_sandbox.azure.server import Server

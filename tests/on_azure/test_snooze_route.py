@@ -13,8 +13,8 @@ from reaper.azure.functions import triggers
 from reaper.ledger import opening
 from reaper.ledger.ledger import Ledger
 from reaper.ledger.rows import Visit, VisitResource
-from reaper.snooze import keys as snooze_keys
-from reaper.snooze.keys import sign_link
+from reaper.snooze import links as snooze_keys
+from reaper.snooze.links import sign_link
 from reaper.snooze.pages import snooze_end
 
 ID = (

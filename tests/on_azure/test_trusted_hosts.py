@@ -22,7 +22,7 @@ from reaper.notices.summary_mail import send_audit_summary
 from reaper.policy import file
 from reaper.policy.channel_settings import Acs
 from reaper.policy.schema import Owners
-from reaper.snooze import keys, links
+from reaper.snooze import links
 
 GOV = {"REAPER_ARM_ENDPOINT": "https://management.usgovcloudapi.net"}
 OTHER = {"REAPER_ARM_ENDPOINT": "https://management.sovereign.example/"}
@@ -138,7 +138,7 @@ def test_an_unparsable_address_is_a_settings_error(monkeypatch: pytest.MonkeyPat
         lambda: texts.write_report("https://[x/reports", "r", NOW, "{}"),
         lambda: texts.list_texts("https://[x/manifests/run1"),
         lambda: session.hosts_from_env({"REAPER_ARM_ENDPOINT": "https://[x"}),
-        lambda: keys.open_keyring("keyvault:https://[x/secrets/ring", {}),
+        lambda: links.open_keyring("keyvault:https://[x/secrets/ring", {}),
         lambda: links.open_signer({"REAPER_SNOOZE_URL": "https://[x", "REAPER_SNOOZE_KEYS": "env:K", "K": "x" * 40}, NOW),
     ):
         with pytest.raises(ReaperError, match=r"address|expected https://"):

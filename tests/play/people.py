@@ -15,7 +15,7 @@ from play.scripts import Script
 from play.terms import DAY, HOUR, MINUTE
 from play.thing import Thing
 from reaper.snooze import handler
-from reaper.snooze.request import Request
+from reaper.snooze.pages import Request
 
 if TYPE_CHECKING:
     from play.season import Season

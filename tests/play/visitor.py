@@ -10,7 +10,7 @@ from html import unescape
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 from reaper.snooze import handler
-from reaper.snooze.request import Request
+from reaper.snooze.pages import Request
 
 
 def visit(address: str, days: str) -> None:

@@ -13,7 +13,7 @@ from fakes.sample_reports import report
 from reaper.finding import Finding, Step
 from reaper.model import Mode, NextAction, StepName
 from reaper.report import html
-from reaper.report.coming import ON_HOLD, coming_actions, coming_sentence
+from reaper.report.summary import ON_HOLD, coming_actions, coming_sentence
 from reaper.text import format_usd
 
 ONLY_ONE = "it already runs no more than one instance per variant"

@@ -13,8 +13,8 @@ from reaper.errors import CloudError, Reason
 from reaper.ledger.ledger import Ledger
 from reaper.snooze import handler
 from reaper.snooze.handler import SnoozeHandler
-from reaper.snooze.keys import Keyring, Keys, sign_link
-from reaper.snooze.request import MAX_BODY, Reply, Request
+from reaper.snooze.links import Keyring, Keys, sign_link
+from reaper.snooze.pages import MAX_BODY, Reply, Request
 
 SECRET = "s" * 40
 TOKEN = sign_link(VISIT.id, VISIT.expires, Keys(current="k1", ring={"k1": SECRET.encode()}))
@@ -30,7 +30,7 @@ class House:
         self.opened = 0
         self.fault: CloudError | None = None
         self._ledger = ledger
-        self.gate = SnoozeHandler(self._open, lambda: Keyring(self._secret, "env:KEYS"), handler.default_limiters())
+        self.gate = SnoozeHandler(self._open, lambda: Keyring(self._secret, "env:KEYS"), handler.RateLimiters())
 
     def ask(self, second: float = 0, ip: str = "192.0.2.7", **overrides: object) -> Reply:
         fields = {"method": "GET", "path": "/keep", "query": f"t={TOKEN}", "source_ip": ip, **overrides}

@@ -11,8 +11,8 @@ import pytest
 
 from fakes.builders import NOW
 from reaper.errors import CloudError, ReaperError, Reason, SettingsError
-from reaper.snooze import keys as snooze_keys
-from reaper.snooze.keys import CACHE_FOR, MIN_READ_INTERVAL, Keyring, Keys
+from reaper.snooze import links as snooze_keys
+from reaper.snooze.links import CACHE_FOR, MIN_READ_INTERVAL, Keyring, Keys
 
 ONE, TWO = b"\x01" * 32, b"\x02" * 32
 NESTED = f'{{"current": "k2", "keys": {{"k1": "{b64encode(ONE).decode()}", "k2": "{b64encode(TWO).decode()}"}}}}'

@@ -15,10 +15,8 @@ from reaper.ledger.rows import Recalled, Visit, document_of, parse_document
 from reaper.model import Result, State, StepName, Target, Verdict
 from reaper.snooze import links as snooze_links
 from reaper.snooze import pages
-from reaper.snooze.keys import InvalidLink, Keys, verify_link
-from reaper.snooze.links import LinkSigner, MailLinks, open_visit
-from reaper.snooze.pages import rows_of
-from reaper.snooze.request import SnoozeForm
+from reaper.snooze.links import InvalidLink, Keys, LinkSigner, MailLinks, open_visit, verify_link
+from reaper.snooze.pages import SnoozeForm, rows_of
 from reaper.text import Currency
 
 KEYS = Keys(current="k1", ring={"k1": b"1" * 32})
@@ -60,9 +58,7 @@ def test_the_page_shows_money_as_the_mail_did():
     visit = opened(finding(), signer=replace(OFFER, currency=euro)).visit
     stored = parse_document(Visit, document_of(visit), "it")
     assert stored == visit
-    body = pages.form_page(
-        SnoozeForm(token="t"), stored, rows_of(stored, Recalled(), NOW), NOW, {"shorten": True, "disown": True}
-    ).body
+    body = pages.form_page(SnoozeForm(token="t"), stored, rows_of(stored, Recalled(), NOW), NOW).body
     assert "EUR 16.90 a day" in body
     assert "One US dollar is EUR 0.5 (ECB, 2026-11-01)." in body
     assert "$" not in body

@@ -18,8 +18,8 @@ from reaper.ledger.ledger import Ledger
 from reaper.model import AnnouncedAction, Result, State, StepName
 from reaper.record import Record, SideChange, after_undo, before_action, closed_unknown, with_result
 from reaper.snooze import pages
-from reaper.snooze.keys import sign_link
-from reaper.snooze.request import Reply
+from reaper.snooze.links import sign_link
+from reaper.snooze.pages import Reply
 
 SENT = NOW - 2 * DAY
 LATER = NOW - DAY

@@ -36,7 +36,7 @@ from reaper.ledger.rows import Category
 from reaper.record import Snooze
 from reaper.snooze import links, pages
 from reaper.snooze.handler import handle_request
-from reaper.snooze.request import Request
+from reaper.snooze.pages import Request
 
 
 @pytest.fixture

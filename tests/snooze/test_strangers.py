@@ -32,11 +32,10 @@ from reaper.errors import CloudError, Reason
 from reaper.ledger.rows import Category
 from reaper.record import Record, Snooze
 from reaper.snooze import pages
-from reaper.snooze import request as form
+from reaper.snooze import pages as form
 from reaper.snooze.handler import RateLimiter, RateLimiters, handle_request
-from reaper.snooze.keys import Keys, sign_link
-from reaper.snooze.links import LinkSigner, open_visit
-from reaper.snooze.request import Reply, Request
+from reaper.snooze.links import Keys, LinkSigner, open_visit, sign_link
+from reaper.snooze.pages import Reply, Request
 from snooze.test_links import finding
 
 HOSTILE = [

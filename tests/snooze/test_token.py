@@ -10,8 +10,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from fakes.builders import DAY, NOW
-from reaper.snooze import keys as token
-from reaper.snooze.keys import InvalidLink, Keys, sign_link, verify_link
+from reaper.snooze import links as token
+from reaper.snooze.links import InvalidLink, Keys, sign_link, verify_link
 
 KEYS = Keys(current="k1", ring={"k1": b"1" * 32})
 VISIT = "0123456789-ABCDEF_wxyz"

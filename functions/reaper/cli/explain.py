@@ -23,14 +23,14 @@ from reaper.ledger.ledger import RETENTION
 from reaper.model import Mode
 from reaper.policy.file import load_policy
 from reaper.report.summary import exit_status
-from reaper.report.table import WIDE, print_lines, wrap
+from reaper.report.table import WIDE, print_blocks, wrap
 from reaper.run import run
 from reaper.sessions import target_of
 from reaper.settings import Settings
 from reaper.text import count_noun
 
 VALUE_COLUMN = 12
-"""Where the values of `reaper.report.explain.explain_line` begin."""
+"""Where the values of its lines begin."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +101,7 @@ def _search_settings(base: Settings, resource_id: str, typed: SearchOptions) -> 
 
 def _explain_live(resource_id: str, base: Settings, policy: str | None, wide: bool) -> None:
     from reaper.report import explain
-    from reaper.report.text import coverage_lines
+    from reaper.report.text import coverage_blocks
 
     source = load_policy(base.policy if policy is None else policy)
     audit = replace(base, mode=Mode.AUDIT, ledger=base.ledger or opening.default_address(os.environ))
@@ -121,7 +121,7 @@ def _explain_live(resource_id: str, base: Settings, policy: str | None, wide: bo
     if text is None and report.is_complete:
         names = [finding.case.resource.name for finding in report.findings]
         raise SettingsError(_not_found_text(resource_id, names, "`reaper sweep --format csv` lists the IDs"))
-    gaps = "" if text else print_lines(coverage_lines(report, WIDE), WIDE, False)
+    gaps = "" if text else print_blocks(coverage_blocks(report), WIDE, False)
     sys.stdout.write(_wrapped(text or f"{resource_id}: not found, but the coverage is incomplete:\n{gaps}", wide))
     raise typer.Exit(exit_status(report, None))
 

@@ -16,7 +16,7 @@ from rich.table import Table
 from typer.core import TyperGroup
 
 from reaper import __version__, registry
-from reaper.cli import demo, doctor, explain, notify, output, pause, plan, policy, prices, savings, sweep, undo
+from reaper.cli import demo, doctor, explain, notify, output, policy, prices, savings, sweep, undo
 from reaper.cli.output import error_console, print_error
 from reaper.errors import NO_SIGN_IN, ODD_REPLY_ERRORS, CloudError, ReaperError
 from reaper.text import validation_text
@@ -77,15 +77,15 @@ app.command("doctor")(doctor.examine_deployment)
 app.command("kinds")(list_kinds)
 app.command("prices")(prices.show_prices)
 app.command("demo")(demo.run_demo)
-app.command("plan")(plan.write_plan)
-app.command("apply")(plan.apply_plan)
+app.command("plan")(sweep.write_plan)
+app.command("apply")(sweep.apply_plan)
 app.command("savings")(savings.show_savings)
 app.command("restore")(undo.restore_resource)
 app.command("undo")(undo.undo_run)
 app.command("release")(undo.release_holds)
-app.command("pause")(pause.pause_actions)
-app.command("resume")(pause.resume_actions)
-app.command("forget")(pause.forget_person)
+app.command("pause")(undo.pause_actions)
+app.command("resume")(undo.resume_actions)
+app.command("forget")(undo.forget_person)
 
 
 def main() -> None:

@@ -27,7 +27,7 @@ from rich.text import Text
 
 from reaper.errors import SettingsError
 from reaper.finding import Report
-from reaper.report.table import WIDE, print_lines, wrap
+from reaper.report.table import WIDE, Block, print_blocks, wrap
 from reaper.text import clean_line
 
 DEVICE_FULL = {errno.ENOSPC, errno.EFBIG, errno.EIO, errno.EDQUOT, errno.EPIPE}
@@ -149,10 +149,9 @@ def report_width(console: Console, environ: Mapping[str, str], *, wide: bool = F
     return min(console.width, MAX_WIDTH) if is_known else otherwise
 
 
-def fitted(console: Console, lines: Callable[[int], Iterable[Text]], *, wide: bool = False) -> str:
-    """The lines of a width as that console shows them."""
-    width = report_width(console, os.environ, wide=wide)
-    return print_lines(lines(width), width, has_colour(console))
+def fitted(console: Console, blocks: Iterable[Block], *, wide: bool = False) -> str:
+    """The blocks as that console shows them."""
+    return print_blocks(blocks, report_width(console, os.environ, wide=wide), has_colour(console))
 
 
 def own_command(argv: Sequence[str], environ: Mapping[str, str]) -> str:

@@ -17,8 +17,7 @@ from reaper.notices.message import Message
 from reaper.notices.owner_notice import owner_notices
 from reaper.policy.schema import Owners
 from reaper.snooze import links
-from reaper.snooze.keys import Keys
-from reaper.snooze.links import LinkSigner
+from reaper.snooze.links import Keys, LinkSigner
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 KEYS = Keys(current="k", ring={"k": bytes(32)})

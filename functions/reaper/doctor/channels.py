@@ -12,15 +12,13 @@ from typing import Any
 
 from reaper import __version__
 from reaper.doctor.check import Check, DoctorContext, advice_for, of_error, ok, to_fix, unknown
-from reaper.doctor.stores import folder_check
+from reaper.doctor.deployment import folder_check
 from reaper.errors import CloudError, ReaperError, Reason
 from reaper.extras import install_command
 from reaper.notices.channels.delivery import ChannelContext, tls_context, with_deployment_channels
 from reaper.notices.channels.webhook import AnyStatus
 from reaper.notices.message import Audience
-from reaper.snooze.keys import sign_link
-from reaper.snooze.links import LinkSigner, link_address, open_signer
-from reaper.snooze.request import PAGE_PATH
+from reaper.snooze.links import PAGE_PATH, LinkSigner, link_address, open_signer, sign_link
 from reaper.stores import secret_store
 from reaper.urls import split_address
 

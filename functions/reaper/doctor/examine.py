@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from reaper.doctor import access, channels, policies, stores
+from reaper.doctor import access, channels, deployment
 from reaper.doctor.check import AGAIN, SIGN_INS, Check, DoctorContext, unknown
 from reaper.errors import ODD_REPLY_ERRORS, ReaperError
 
@@ -29,20 +29,20 @@ IN_EACH_CLOUD = {
     "clock": access.examine_clock,
 }
 SUBJECTS = {
-    "ledger": stores.examine_ledger,
-    "manifests": stores.examine_manifests,
-    "reports": stores.examine_reports,
-    "runs": stores.examine_runs,
+    "ledger": deployment.examine_ledger,
+    "manifests": deployment.examine_manifests,
+    "reports": deployment.examine_reports,
+    "runs": deployment.examine_runs,
     "workflow": access.examine_workflow,
-    "pause": stores.examine_pause,
+    "pause": deployment.examine_pause,
     "channels": channels.examine_channels,
     "links": channels.examine_links,
-    "schedule": policies.examine_schedule,
-    "notices": policies.examine_sending,
-    "cost": policies.examine_cost,
-    "calendars": policies.examine_calendars,
-    "policy.rules": policies.examine_rules,
-    "owners": policies.examine_owners,
+    "schedule": deployment.examine_schedule,
+    "notices": deployment.examine_sending,
+    "cost": deployment.examine_cost,
+    "calendars": deployment.examine_calendars,
+    "policy.rules": deployment.examine_rules,
+    "owners": deployment.examine_owners,
 }
 
 
@@ -50,7 +50,7 @@ def examine(context: DoctorContext, limit_s: float = LIMIT_S) -> list[Check]:
     """Every check. Takes at most twice `limit_s` seconds, whatever hangs."""
     clouds, checks = access.clouds_in_use(context)
     first: dict[str, Subject] = {f"credentials.{cloud}": partial(access.examine_credentials, context, cloud) for cloud in clouds}
-    opening = {"policy": policies.open_policy, "report": policies.open_report}
+    opening = {"policy": deployment.open_policy, "report": deployment.open_report}
     checks += run_subjects(first | {name: partial(subject, context) for name, subject in opening.items()}, limit_s)
     second: dict[str, Subject] = {
         f"{name}.{cloud}": partial(subject, context, cloud)

@@ -27,8 +27,8 @@ from reaper.pending.stop_switch import paused_sentence
 from reaper.prices import price_basis
 from reaper.record import Notice, Record
 from reaper.report import summary
-from reaper.report.coming import coming_actions, coming_sentence
 from reaper.report.coverage_map import coverage_gaps
+from reaper.report.summary import coming_actions, coming_sentence
 from reaper.text import count_noun, format_day, format_time, tidy_line, with_local_times
 
 MAX_HOLD_KEYS = 10_000

@@ -27,10 +27,9 @@ from reaper.notices.render import render_mail
 from reaper.notices.sending import channel_failures
 from reaper.prices import price_basis
 from reaper.record import MAX_CLOCK_SKEW
-from reaper.report.coming import coming_actions, coming_sentence
 from reaper.report.coverage_map import place_text
-from reaper.savings.book import TrendDay, read_saved, read_trend
-from reaper.savings.record import complete_kinds
+from reaper.report.summary import coming_actions, coming_sentence
+from reaper.savings.book import TrendDay, complete_kinds, read_saved, read_trend
 from reaper.savings.totals import METHOD, TAG_PREFIX, Saved, Sum, group_text, grouping, saved_text, summarize
 from reaper.text import Currency, format_usd, tidy_line
 

@@ -26,6 +26,8 @@ from reaper.report.json import FindingRow, ReportDocument, RunRow, finding_row, 
 from reaper.text import Currency, clean_line, format_usd
 from reaper.words import frozen_because
 
+Lines = Iterator[tuple[str, str]]
+"""The names and values of lines."""
 MAX_SUGGESTIONS = 3
 MAX_FREEZES = 5
 MAX_HISTORY = 10
@@ -47,13 +49,13 @@ class ExplainContext:
 def render(report: Report, wanted: str, known: ExplainContext) -> str | None:
     """The explanation of every resource with that ID or name, or the only one with such a part; None if there is none."""
     now, findings = report.run.finished_at, matching_findings(report, wanted)
-    return "\n".join(explain_row(finding_row(f, now), report.run, (f, known)) for f in findings) or None
+    return "\n".join(_text(finding_row(f, now), report.run, (f, known)) for f in findings) or None
 
 
 def render_saved(report: ReportDocument, wanted: str) -> str | None:
     """The same from a saved report. What isn't in it (what the kind can do, the history) is left out."""
     ids = explained_ids(wanted, {row.id: row.name for row in report.findings})
-    return "\n".join(explain_row(row, report.run) for row in report.findings if row.id in ids) or None
+    return "\n".join(_text(row, report.run) for row in report.findings if row.id in ids) or None
 
 
 def near_names(wanted: str, names: Sequence[str]) -> list[str]:
@@ -86,47 +88,54 @@ def explained_ids(wanted: str, names: Mapping[str, str]) -> list[str]:
     return ids if is_whole or len(ids) == 1 else []
 
 
-def explain_row(row: FindingRow, run: RunRow | FinishedRun, live: tuple[Finding, ExplainContext] | None = None) -> str:
-    """The lines about one resource. `live`: what isn't in a report about it."""
-    return "".join(f"{line}\n" for line in _lines(row, run, live))
+def _text(row: FindingRow, run: RunRow | FinishedRun, live: tuple[Finding, ExplainContext] | None = None) -> str:
+    """Its name and the lines about it. A line without a name continues the one before. `live`: what isn't in a report about it."""
+    lines = (f"  {name:<9} {clean_whole(value)}\n" for name, value in _lines(row, run, live))
+    return "".join([f"{clean_whole(row.name)}\n", *lines])
 
 
-def _lines(row: FindingRow, run: RunRow | FinishedRun, live: tuple[Finding, ExplainContext] | None) -> Iterator[str]:
-    yield clean_whole(row.name)
-    yield explain_line("id", row.id)
+def _lines(row: FindingRow, run: RunRow | FinishedRun, live: tuple[Finding, ExplainContext] | None) -> Lines:
+    yield "id", row.id
     if live is None:
-        yield explain_line("report", f"run {run.id} of {utc_text(run.started_at)}, mode {run.mode}")
+        yield "report", f"run {run.id} of {utc_text(run.started_at)}, mode {run.mode}"
     where = place_text(row.account, row.account_name, row.region)
-    yield explain_line("kind", f"{row.kind} in {where}, {row.size or 'size unknown'}, {row.status or 'status unknown'}")
-    yield explain_line("created", f"{utc_text(row.created) or 'unknown'}, changed {utc_text(row.changed) or 'unknown'}")
-    yield explain_line("price", _price_text(row, run.currency))
+    yield "kind", f"{row.kind} in {where}, {row.size or 'size unknown'}, {row.status or 'status unknown'}"
+    yield "created", f"{utc_text(row.created) or 'unknown'}, changed {utc_text(row.changed) or 'unknown'}"
+    yield "price", _price_text(row, run.currency)
     yield from _tag_lines(row.tags)
     if live:
         yield from _checked_lines(*live)
     yield from _rule_lines(row, run.started_at)
     if live and (protected := live[0].case.rule.protected_because):
-        yield explain_line("protected", protected)
-    yield from map(_signal_line, row.evidence)
+        yield "protected", protected
+    for signal in row.evidence:
+        parts = ", ".join(_signal_parts(signal)) + ("" if signal.complete else ", INCOMPLETE")
+        yield signal.role, f"{f'{signal.signal} {signal.subject}'.strip()}: {parts}"
     sure, idle_for = f" ({row.confidence})" if row.confidence else "", timedelta(seconds=row.idle_for_s or 0)
     idle = f", idle for {format_duration(idle_for)}" if idle_for else ""
-    yield explain_line("verdict", f"{row.state}{sure}{idle}: {row.because}")
-    yield from _record_lines(row.id, live[1]) if live else _saved_memory_lines(row.memory)
-    if live:
+    yield "verdict", f"{row.state}{sure}{idle}: {row.because}"
+    if row.memory is None and not live:
+        yield "memory", "no ledger record in the report"
+    elif not live:
+        known_dates = ((name, (row.memory or {}).get(key)) for key, name in MEMORY_NAMES.items())
+        yield from (("memory", f"{name} {utc_text(when)}") for name, when in known_dates if when)
+    else:
+        yield from _record_lines(row.id, live[1])
         finding, known = live
         for action, blocked in finding.case.blocked.items():
             forbidden = _forbidden_because(finding, action, known)
             note = f"not allowed because {forbidden}" if forbidden else "possible now"
-            yield explain_line("kind can", f"{action}, {f'blocked because {blocked.because}' if blocked else note}")
+            yield "kind can", f"{action}, {f'blocked because {blocked.because}' if blocked else note}"
     if row.next:
-        yield explain_line("next", _next_text(row.next, run.currency))
-    yield explain_line("step", f"{row.step}: {row.step_because}")
+        yield "next", _next_text(row.next, run.currency)
+    yield "step", f"{row.step}: {row.step_because}"
     if live is None:
-        yield explain_line("outcome", ": ".join(part for part in (row.outcome, row.outcome_because, row.error) if part))
+        yield "outcome", ": ".join(part for part in (row.outcome, row.outcome_because, row.error) if part)
     yield from _date_lines(*live) if live else ()
-    yield explain_line("owner", f"{clean_line(row.owner.address or 'none')} ({clean_line(row.owner.source, 300)})")
+    yield "owner", f"{clean_line(row.owner.address or 'none')} ({clean_line(row.owner.source, 300)})"
     if claimed := row.owner.claimed:
         named = f"{clean_line(claimed.address)} according to {clean_line(claimed.source)}"
-        yield explain_line("", f"{named}, not in owners.domains: may not be mailed")
+        yield "", f"{named}, not in owners.domains: may not be mailed"
 
 
 def _next_text(following: NextAction, currency: Currency) -> str:
@@ -169,45 +178,40 @@ def _forbidden_because(finding: Finding, action: StepName, known: ExplainContext
     return "the evidence is indirect and its rule doesn't set act_on: likely" if likely else None
 
 
-def _checked_lines(finding: Finding, known: ExplainContext) -> Iterator[str]:
+def _checked_lines(finding: Finding, known: ExplainContext) -> Lines:
     """The policy's rules up to the first that matches."""
     for name, fits, lacking in rules.explain_matches(known.policy, finding.case.resource, finding.case.usd_per_hour):
         names = ", ".join(lacking)
         why = {True: "matches", None: f"may match: {names} unknown", False: f"doesn't match: {names}"}[fits]
-        yield explain_line("checked", f"rule {clean_line(name)!r}: {why}")
+        yield "checked", f"rule {clean_line(name)!r}: {why}"
         if fits:
             break
 
 
-def _rule_lines(row: FindingRow, now: datetime) -> Iterator[str]:
+def _rule_lines(row: FindingRow, now: datetime) -> Lines:
     """The rule that applies, with its terms, the notes on it, its office hours and its freezes."""
     rule = row.rule_detail
     then = f", then {rule.then['action']} after {rule.then['after']}" if rule.then else ""
     terms = f"at most {rule.action}, idle after {rule.idle_after}, grace {rule.grace}{then}"
-    yield explain_line("rule", f"{row.rule}: {terms}")
-    yield from (explain_line("", note) for note in row.rule_notes)
+    yield "rule", f"{row.rule}: {terms}"
+    yield from (("", note) for note in row.rule_notes)
     if hours := rule.hours:
         off = f", except on days off in {' and '.join(hours.except_)}" if hours.except_ else ""
-        yield explain_line("hours", f"{hours.on} in {hours.tz}{off}, start: {hours.start}{', force' if hours.force else ''}")
+        yield "hours", f"{hours.on} in {hours.tz}{off}, start: {hours.start}{', force' if hours.force else ''}"
     if rule.waits_because:
-        yield explain_line("frozen", rule.waits_because)
+        yield "frozen", rule.waits_because
     for each in [freeze for freeze in rule.freezes if freeze.end > now][:MAX_FREEZES]:
-        yield explain_line("frozen", f"from {utc_text(each.start)} until {utc_text(each.end)} by {each.calendar}")
+        yield "frozen", f"from {utc_text(each.start)} until {utc_text(each.end)} by {each.calendar}"
 
 
-def _tag_lines(tags: Mapping[str, str] | None) -> Iterator[str]:
+def _tag_lines(tags: Mapping[str, str] | None) -> Lines:
     """The tags, the reaper's own first, or that they couldn't be read."""
     if tags is None:
-        yield explain_line("tags", "couldn't be read; a tag may protect it")
+        yield "tags", "couldn't be read; a tag may protect it"
         return
-    yield explain_line("tags", f"{len(tags)} read" if tags else "none")
+    yield "tags", f"{len(tags)} read" if tags else "none"
     order = sorted(tags, key=lambda key: (not key.lower().startswith(TAG_PREFIX), key))
-    yield from (explain_line("", f"{key}={tags[key]}") for key in order)
-
-
-def _signal_line(evidence: Evidence) -> str:
-    parts = ", ".join(_signal_parts(evidence)) + ("" if evidence.complete else ", INCOMPLETE")
-    return explain_line(evidence.role, f"{f'{evidence.signal} {evidence.subject}'.strip()}: {parts}")
+    yield from (("", f"{key}={tags[key]}") for key in order)
 
 
 def _signal_parts(evidence: Evidence) -> Iterator[str]:
@@ -224,18 +228,10 @@ def _signal_parts(evidence: Evidence) -> Iterator[str]:
         yield f"last busy {utc_text(evidence.last_busy)}" if evidence.last_busy else "never busy in the window"
 
 
-def _saved_memory_lines(memory: Mapping[str, datetime | None] | None) -> Iterator[str]:
-    if memory is None:
-        yield explain_line("memory", "no ledger record in the report")
-    for name, when in (memory or {}).items():
-        if when and name in MEMORY_NAMES:
-            yield explain_line("memory", f"{MEMORY_NAMES[name]} {utc_text(when)}")
-
-
-def _record_lines(resource_id: str, known: ExplainContext) -> Iterator[str]:
+def _record_lines(resource_id: str, known: ExplainContext) -> Lines:
     record, snooze = known.records.get(resource_id), known.snoozes.get(resource_id)
     if record is None and snooze is None:
-        yield explain_line("memory", "no ledger record")
+        yield "memory", "no ledger record"
         return
     record, snooze = record or NO_RECORD, snooze or NO_SNOOZES.own
     notice, act = record.notice or Notice(), record.act
@@ -252,10 +248,10 @@ def _record_lines(resource_id: str, known: ExplainContext) -> Iterator[str]:
         ("manifest", act.manifest.address if act and act.manifest else None),
     ):
         if value:
-            yield explain_line("memory", f"{name} {value}")
+            yield "memory", f"{name} {value}"
     for entry in known.histories(resource_id):
         what = f"{clean_line(entry.what)} by {entry.by}: {entry.because}"
-        yield explain_line("history", f"{utc_text(entry.when)} {what}")
+        yield "history", f"{utc_text(entry.when)} {what}"
 
 
 def _notice_text(notice: Notice) -> str | None:
@@ -265,19 +261,14 @@ def _notice_text(notice: Notice) -> str | None:
     return f"{sent}, announced {notice.action} on or after {utc_text(notice.not_before)}" if notice.action else sent
 
 
-def _date_lines(finding: Finding, known: ExplainContext) -> Iterator[str]:
+def _date_lines(finding: Finding, known: ExplainContext) -> Lines:
     last = last_notice_at(known.records.get(finding.case.resource.id, NO_RECORD).notice)
     if last and finding.step.name is StepName.NONE and finding.next:
         reminder = last + finding.case.rule.remind_every
         wait = format_duration(max(timedelta(), reminder - known.now))
-        yield explain_line("date", f"next reminder around {utc_text(reminder)}, in {wait}")
+        yield "date", f"next reminder around {utc_text(reminder)}, in {wait}"
 
 
 def clean_whole(value: str) -> str:
     """The text as one harmless line, uncut: IDs are for copying, and one that lacks its end names nothing or something else."""
     return clean_line(value, len(value))
-
-
-def explain_line(name: str, value: str) -> str:
-    """A harmless line of the explanation; without a name it continues the one before."""
-    return f"  {name:<9} {clean_whole(value)}"

@@ -29,7 +29,7 @@ from reaper.pending.stop_switch import paused_sentence
 from reaper.policy import owners
 from reaper.prices import price_basis
 from reaper.report import coverage_map, summary
-from reaper.report.coming import coming_actions, coming_sentence
+from reaper.report.summary import coming_actions, coming_sentence
 from reaper.savings.totals import METHOD, group_text, saved_text
 from reaper.text import clean_line, format_day, format_usd, open_templates
 

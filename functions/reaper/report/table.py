@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -37,10 +37,26 @@ Row = Mapping[str, str | Text]
 Stages = Sequence[tuple[str, int]]
 
 
-def table_lines(rows: Sequence[Row], stages: Stages, width: int) -> Iterator[Text]:
-    """The lines of a table that has the columns of its first row, and a hint if a name had to be cut. `stages`: see `column_widths`."""
-    most = WIDE if width >= WIDE else MAX_CELL_WIDTH
-    natural = {name: min(most, max(len(name), *(len(row[name]) for row in rows))) for name in rows[0] if name not in {REASON, ""}}
+Block = Text | Callable[[int], Iterable[Text]]
+"""A line as it is, or what makes lines of a width: a `partial` of `wrap` or `table_lines`."""
+
+
+def print_blocks(blocks: Iterable[Block], width: int, colour: bool) -> str:
+    """The blocks in lines of that width, with or without terminal colors."""
+    parts = ([block] if isinstance(block, Text) else block(width) for block in blocks)
+    return print_lines((line for part in parts for line in part), width, colour)
+
+
+def table_lines(rows: Sequence[Row], stages: Stages, width: int, most: int | None = None) -> Iterator[Text]:
+    """The lines of a table that has the columns of its first row, and a hint if a name had to be cut. `stages`: see `column_widths`.
+
+    No more than `most` rows are shown, unless nothing is cut.
+    """
+    longest, count = WIDE if width >= WIDE else MAX_CELL_WIDTH, len(rows)
+    rows = rows if width >= WIDE else rows[:most]
+    natural = {
+        name: min(longest, max(len(name), *(len(row[name]) for row in rows))) for name in rows[0] if name not in {REASON, ""}
+    }
     widths, dropped = column_widths(natural, stages, width), [name for name in KEPT_BELOW if name in natural]
     if dropped and dropped == [name for name in dropped if name in widths]:
         dropped = []
@@ -69,6 +85,8 @@ def table_lines(rows: Sequence[Row], stages: Stages, width: int) -> Iterator[Tex
         for cell, row in zip(cells[name], rows, strict=True)
     ):
         yield from wrap(Text(CUT_HINT, style="dim"), width)
+    if len(rows) < count:
+        yield Text(f"... and {count - len(rows)} more", style="dim")
 
 
 def print_lines(lines: Iterable[Text], width: int, colour: bool) -> str:
@@ -82,9 +100,12 @@ def print_lines(lines: Iterable[Text], width: int, colour: bool) -> str:
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 
-def wrap(text: Text | str, width: int, indent: int = 0) -> Iterator[Text]:
-    """The text in lines that break between words only."""
+def wrap(text: Text | str, width: int, indent: int = 0, command: str = "") -> Iterator[Text]:
+    """The text in lines that break between words only. `command`: for pasting, in the same line if it fits, else uncut in one of its own."""
     whole = Text(text) if isinstance(text, str) else text
+    if command and len(whole) + 1 + len(command) <= width:
+        yield Text(f"{whole} {command}", style=whole.style)
+        return
     start, breaks = 0, []
     for word in re.finditer(r"\S+", whole.plain):
         if cell_len(whole.plain[start : word.end()]) > width - indent and whole.plain[start : word.start()].strip():
@@ -93,6 +114,7 @@ def wrap(text: Text | str, width: int, indent: int = 0) -> Iterator[Text]:
     for line in whole.divide(breaks):
         line.rstrip()
         yield Text.assemble(" " * indent, line)
+    yield from [Text(f"  {command}", style=whole.style)] if command else []
 
 
 def distinct_cuts(names: Sequence[str], room: int) -> list[str]:

@@ -1,25 +1,31 @@
-"""The report for a terminal: totals and money first, then idle by cost, then unknown with the reason, then coverage.
+"""The report and plans for a terminal: totals and money first, then idle by cost, then unknown with the reason, then coverage.
 
-Numbers are never cut or wrapped: names, sizes and evidence shrink first, then less important columns are removed (`report.table`).
+Numbers are never cut or wrapped: names, sizes and evidence shrink first, then less important columns are removed (`report.table`). `reaper plan`
+shows what would be done and where, its owner, what it saves, and why the rest is on hold; `reaper apply` asks for it and shows it with the results.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TypeVar
 
 from rich.text import Text
 
+from reaper import registry
 from reaper.duration import short_duration
 from reaper.finding import Finding, Report
-from reaper.model import NOTICES, Confidence, HoldReason, Resource, Result, Role, State, Status, Target
+from reaper.model import ACTIONS, NOTICES, Confidence, HoldReason, Mode, Resource, Result, Role, State, Status, StepName, Target
+from reaper.pending.plan_file import ActionRow, AppliedAction, PlanFile
 from reaper.pending.stop_switch import paused_sentence
 from reaper.policy import owners
 from reaper.prices import price_basis
 from reaper.report import coverage_map, summary
-from reaper.report.table import REASON, WIDE, Row, print_lines, table_lines, wrap
-from reaper.text import Currency, clean_line, count_noun, format_usd, usd_cell
+from reaper.report.summary import ComingAction, coming_actions, coming_sentence
+from reaper.report.table import INDENT, REASON, Block, Row, print_blocks, table_lines, wrap
+from reaper.text import DOLLARS, Currency, clean_line, count_noun, first_few, format_day, format_usd, usd_cell
 
 Item = TypeVar("Item")
 STATE_COLORS = {State.IDLE: "yellow", State.UNKNOWN: "magenta", State.ACTIVE: "green", State.YOUNG: "cyan", State.EXEMPT: "blue"}
@@ -56,29 +62,27 @@ STATUS_COLORS = {Status.PARTIAL: "yellow", Status.DENIED: "bold red", Status.FAI
 
 def render(report: Report, width: int = 120, colour: bool = False, explain: str = "reaper explain NAME") -> str:
     """The report as text of `width` columns (`table.WIDE`: uncut), with or without terminal colors. `explain`: the command for one resource."""
-    width = max(width, MIN_WIDTH)
-    return print_lines(_report_lines(report, width, explain), width, colour)
+    return print_blocks(_report_blocks(report, explain), max(width, MIN_WIDTH), colour)
 
 
-def _report_lines(report: Report, width: int, explain: str) -> Iterator[Text]:
-    for line in _head(report):
-        yield from wrap(line, width)
+def _report_blocks(report: Report, explain: str) -> Iterator[Block]:
+    yield from (partial(wrap, line) for line in _head(report))
     places, currency = coverage_map.locations(report.findings), report.run.currency
     for group in summary.action_groups(report):
         style = "bold red" if group.needs_attention else "bold"
         yield from title_lines(f"{group.title} ({len(group.findings)})", style)
         if group.holds:
-            yield from hold_lines(group.holds, lambda f: _action_row(f, places, currency), width)
+            yield from hold_blocks(group.holds, lambda f: _action_row(f, places, currency))
         else:
-            yield from _first_rows([_action_row(f, places, currency) for f in group.findings], width)
-    yield from _idle_table(report, places, width, explain)
-    yield from _team_table(report, width)
+            yield partial(table_lines, [_action_row(f, places, currency) for f in group.findings], ACTION_STAGES, most=MAX_ROWS)
+    yield from _idle_blocks(report, places, explain)
+    yield from _team_blocks(report)
     if report.unknown:
         yield from title_lines(f"Unknown, never acted on ({len(report.unknown)})")
         unknown = [(f.case.resource, f.case.verdict.because) for f in report.unknown]
         rows = [{**resource_cells(r.name, r.kind), "why": clean_line(because, 300)} for r, because in unknown]
-        yield from _first_rows(rows, width)
-    yield from coverage_lines(report, width)
+        yield partial(table_lines, rows, ACTION_STAGES, most=MAX_ROWS)
+    yield from coverage_blocks(report)
 
 
 def title_lines(text: str, style: str = "bold") -> tuple[Text, Text]:
@@ -86,15 +90,15 @@ def title_lines(text: str, style: str = "bold") -> tuple[Text, Text]:
     return Text(), Text(text, style=style)
 
 
-def hold_lines(groups: Mapping[HoldReason, Sequence[Item]], row: Callable[[Item], Row], width: int) -> Iterator[Text]:
+def hold_blocks(groups: Mapping[HoldReason, Sequence[Item]], row: Callable[[Item], Row]) -> Iterator[Block]:
     """What is on hold: each reason once, with the command that allows it and its rows."""
     for index, (reason, items) in enumerate(groups.items()):
         yield from [Text()] if index else []
-        yield from wrap(Text(clean_line(summary.hold_sentence(reason), 300), style="bold"), width)
+        yield partial(wrap, Text(clean_line(summary.hold_sentence(reason), 300), style="bold"))
         if command := summary.release_command(reason):
-            yield from wrap(f"To allow {'it' if len(items) == 1 else 'them'}{summary.release_note(reason)}:", width)
+            yield partial(wrap, Text(f"To allow {'it' if len(items) == 1 else 'them'}{summary.release_note(reason)}:"))
             yield Text(f"  {command}")
-        yield from _first_rows([{**row(item), REASON: ""} for item in items], width)
+        yield partial(table_lines, [{**row(item), REASON: ""} for item in items], ACTION_STAGES, most=MAX_ROWS)
 
 
 def _head(report: Report) -> Iterator[Text]:
@@ -121,24 +125,19 @@ def headline(report: Report) -> list[str]:
     return [line.plain.rstrip() for line in _head(report)]
 
 
-def _idle_table(report: Report, places: Mapping[tuple[Target, str], str], width: int, explain: str) -> Iterator[Text]:
+def _idle_blocks(report: Report, places: Mapping[tuple[Target, str], str], explain: str) -> Iterator[Block]:
     if not report.idle:
         return
     yield from title_lines(f"Idle, most expensive first ({len(report.idle)})")
-    yield from table_lines([_idle_row(f, places, report.run.currency) for f in report.idle], IDLE_STAGES, width)
-    line = f"{_notice_count(report)}. For every signal:"
-    if len(f"{line} {explain}") <= width:
-        yield Text(f"{line} {explain}", style="dim")
-    else:  # uncut on a line of its own, to be pasted
-        yield from wrap(Text(line, style="dim"), width)
-        yield Text(f"  {explain}", style="dim")
+    yield partial(table_lines, [_idle_row(f, places, report.run.currency) for f in report.idle], IDLE_STAGES)
+    yield partial(wrap, Text(f"{_notice_count(report)}. For every signal:", style="dim"), command=explain)
     if hint := owners.hint(f.case.owner for f in report.idle):
-        yield from wrap(Text(f"{hint}.", style="dim"), width)
+        yield partial(wrap, Text(f"{hint}.", style="dim"))
     if any(f.host_share for f in report.idle):
-        yield from wrap(Text(SHARES_HINT, style="dim"), width)
+        yield partial(wrap, Text(SHARES_HINT, style="dim"))
 
 
-def _team_table(report: Report, width: int) -> Iterator[Text]:
+def _team_blocks(report: Report) -> Iterator[Block]:
     """What everything costs by the first key of `report.tags`."""
     hour, rows = f"{report.run.currency.sign}/hour", []
     key = clean_line(next(iter(report.run.report_tags), ""))
@@ -149,7 +148,7 @@ def _team_table(report: Report, width: int) -> Iterator[Text]:
         rows.append({**cells, "resources": f"{group.money.count}{unpriced}", key: group.name})
     if rows:
         yield from title_lines(f"Cost by {key}, idle or not")
-        yield from table_lines(rows, ((key, 20),), width)
+        yield partial(table_lines, rows, ((key, 20),))
 
 
 def _notice_count(report: Report) -> str:
@@ -190,13 +189,6 @@ def resource_cells(name: str, kind: str) -> dict[str, str | Text]:
     return {"resource": Text(clean_line(name), style="bold"), "kind": clean_line(KIND_PREFIXES.sub("", kind))}
 
 
-def _first_rows(rows: Sequence[Row], width: int) -> Iterator[Text]:
-    most = len(rows) if width >= WIDE else MAX_ROWS
-    yield from table_lines(rows[:most], ACTION_STAGES, width)
-    if len(rows) > most:
-        yield Text(f"... and {len(rows) - most} more", style="dim")
-
-
 def _action_row(finding: Finding, places: Mapping[tuple[Target, str], str], currency: Currency) -> Row:
     resource = finding.case.resource
     return {
@@ -219,15 +211,118 @@ def _silent_signals(finding: Finding) -> str:
     return f"no {clean_line(signals[0])}" + (f" +{len(signals) - 1}" if len(signals) > 1 else "")
 
 
-def coverage_lines(report: Report, width: int) -> Iterator[Text]:
+def coverage_blocks(report: Report) -> Iterator[Block]:
     """The coverage, its gaps, and what failed in the reaper itself."""
     places = {(row.account, row.region) for row in report.cloud_rows}
     calls = count_noun(report.totals.calls, "API call")
     counts = f"{summary.complete_count(report)} complete, {count_noun(len(places), 'target')}, {calls}"
     yield Text()
-    yield from wrap(Text.assemble(("Coverage: ", "bold"), (counts, "green" if not report.gaps else "bold red")), width)
+    yield partial(wrap, Text.assemble(("Coverage: ", "bold"), (counts, "green" if not report.gaps else "bold red")))
     for gap in coverage_map.coverage_gaps(report):
-        yield from wrap(Text.assemble((str(gap.status), STATUS_COLORS[gap.status]), f" {gap.why}"), width, 2)
-        yield from wrap(Text(gap.places, style="dim"), width, 4)
+        yield partial(wrap, Text.assemble((str(gap.status), STATUS_COLORS[gap.status]), f" {gap.why}"), indent=2)
+        yield partial(wrap, Text(gap.places, style="dim"), indent=4)
     for row in report.own_failures:
-        yield from wrap(Text.assemble((f"{row.status}: ", STATUS_COLORS[row.status]), summary.failure_text(row)), width, 2)
+        yield partial(wrap, Text.assemble((f"{row.status}: ", STATUS_COLORS[row.status]), summary.failure_text(row)), indent=2)
+
+
+COMING_STAGES = (("owner", 20), ("resource", 24), ("region", 0), ("owner", 0), ("resource", 14), ("kind", 0), ("resource", 8))
+"""What shrinks in the table of coming actions, first to last."""
+
+
+def plan_blocks(plan: PlanFile, currency: Currency = DOLLARS) -> Iterator[Block]:
+    """The totals, what is due, and what is on hold, by reason."""
+    due, several = plan.actions_by_id.values(), _has_several_accounts(plan)
+    yield partial(wrap, Text(totals_text((*due, *plan.held), len(plan.held), currency), style="bold"))
+    if due:
+        yield from title_lines(f"Due ({len(due)})")
+        yield partial(table_lines, [_row(action, several, currency) for action in due], ACTION_STAGES)
+    if plan.held:
+        yield from title_lines(f"On hold ({len(plan.held)})", "bold red")
+        groups = summary.hold_groups(plan.held, lambda action: action.hold_reasons)
+        yield from hold_blocks(groups, lambda action: _row(action, several, currency))
+
+
+def coming_blocks(findings: Sequence[Finding], currency: Currency = DOLLARS) -> Iterator[Block]:
+    """What the policy leads to later, by date, and what blocks the rest, by reason; the totals are before limits and with what is due."""
+    rate, whole = partial(_rate, currency=currency), coming_actions(findings)
+    later = coming_actions(f for f in findings if f.step.name not in {*ACTIONS, StepName.HOLD})
+    if later.dated:
+        yield from title_lines(f"Coming ({len(later.dated)})")
+        yield partial(table_lines, [_coming_row(each, currency) for each in later.dated], COMING_STAGES)
+    if later.blocked:
+        count = sum(len(group.findings) for group in later.blocked)
+        yield from title_lines(f"Idle, but blocked ({count})")
+        for group in later.blocked:
+            could = f" The best possible actions would save {rate(group.could_usd_per_hour)}." if group.could_usd_per_hour else ""
+            yield partial(wrap, Text(f"{count_noun(len(group.findings), 'resource')}: {group.because}.{could}"))
+            yield partial(
+                wrap, Text(first_few([clean_line(f.case.resource.name) for f in group.findings]), style="dim"), indent=INDENT
+            )
+    if whole.dated:
+        yield Text()
+        yield partial(wrap, Text(f"{coming_sentence(whole, Mode.AUDIT, rate)}, before limits."))
+
+
+def result_blocks(plan: PlanFile, results: Sequence[AppliedAction], currency: Currency = DOLLARS) -> Iterator[Block]:
+    """The result of each action of the plan. Why one wasn't carried out isn't in the table."""
+    several = _has_several_accounts(plan)
+    why = [clean_line(each.because, 500) if each.is_done else "" for each in results]
+    rows = [{"result": each.result, **_row(each.action, several, currency)} for each in results]
+    yield partial(table_lines, [{**row, REASON: because} for row, because in zip(rows, why, strict=True)], ACTION_STAGES)
+
+
+def totals_text(actions: Sequence[ActionRow], on_hold: int = 0, currency: Currency = DOLLARS) -> str:
+    """`3 stops, 1 scale-in, 1 delete; they save $61.20 an hour. 2 of them are on hold.`"""
+    if not actions:
+        return "No actions are due."
+    saves = [action.saves_usd_per_hour for action in actions if action.saves_usd_per_hour is not None]
+    unknown = len(actions) - len(saves)
+    money = _rate(sum(saves), currency) if saves else "an unknown amount"
+    more = f" ({unknown} more: price unknown)" if saves and unknown else ""
+    held = (
+        f" {'All' if on_hold == len(actions) else on_hold} of them {'is' if on_hold == 1 else 'are'} on hold." if on_hold else ""
+    )
+    return f"{counts_text(actions)}; saving {money}{more}.{held}"
+
+
+def counts_text(actions: Iterable[ActionRow]) -> str:
+    """`3 stops, 1 scale-in, 1 delete`."""
+    nouns = Counter((action.move, registry.action_noun(action.kind, action.move, action.stop_by)) for action in actions)
+    order = sorted(nouns, key=lambda pair: (pair[0] == "delete", -nouns[pair], pair[1]))
+    return ", ".join(count_noun(nouns[pair], pair[1]) for pair in order)
+
+
+def _rate(usd_per_hour: float, currency: Currency) -> str:
+    return f"{format_usd(usd_per_hour, 2, currency)} an hour"
+
+
+def _coming_row(coming: ComingAction, currency: Currency) -> Row:
+    finding = coming.finding
+    resource, saves = finding.case.resource, coming.saves_usd_per_hour
+    return {
+        "date": format_day(coming.at),
+        "action": coming.noun,
+        "saves/hour": "?" if saves is None else format_usd(saves, 2, currency),
+        **resource_cells(resource.name, resource.kind),
+        "region": clean_line(resource.region),
+        "owner": clean_line(finding.case.owner.address or "no owner"),
+        REASON: clean_line(coming.because or ""),
+    }
+
+
+def _has_several_accounts(plan: PlanFile) -> bool:
+    accounts = {action.account for action in (*plan.actions_by_id.values(), *plan.held)}
+    return len(accounts) > 1 or bool(plan.scope.get("organization") or plan.scope.get("ous"))
+
+
+def _row(action: ActionRow, several: bool, currency: Currency) -> Row:
+    account = action.account_name or action.account
+    where = {"where": clean_line(f"{account} {action.region}")} if several else {"region": clean_line(action.region)}
+    saves = action.saves_usd_per_hour
+    return {
+        "action": registry.action_noun(action.kind, action.move, action.stop_by),
+        "saves/hour": "?" if saves is None else format_usd(saves, 2, currency),
+        **resource_cells(action.name, action.kind),
+        **where,
+        "owner": clean_line(action.owner or "no owner"),
+    }

@@ -1,4 +1,4 @@
-"""The rows of savings in the ledger, each of them one JSON text.
+"""The ledger's rows of savings, each of them one document, and the run that folds its sweep into them.
 
 What still runs is under its target, `saving#<target>`. What was credited is under `saved#`, in the order of months: a row for each month, resource
 and cause, with each action's rate and the stretches of time that count. Adding a stretch twice changes nothing, so a conclude may be repeated.
@@ -8,24 +8,46 @@ and cause, with each action's rate and the stretches of time that count. Adding 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from reaper.case import Price
-from reaper.errors import CloudError, Reason
+from reaper import registry
+from reaper.case import Case, Coverage, Price
+from reaper.coverage import target_of_row
+from reaper.errors import CloudError, ReaperError, Reason
+from reaper.finding import Finding, is_action, is_done, judged_case, money_of
 from reaper.ledger.ledger import Ledger, target_text, write_until_accepted
-from reaper.ledger.rows import LAST_NAME, AtVersion, Category, Key, Row, adapter, comparable_id, sortable_time, valid_version
-from reaper.model import StepName, Target
-from reaper.savings.credit import Cause, Saving, Span, Subject
+from reaper.ledger.rows import (
+    LAST_NAME,
+    LONG_AGO,
+    AtVersion,
+    Category,
+    Key,
+    Recalled,
+    Row,
+    comparable_id,
+    document_of,
+    parse_document,
+    sortable_time,
+    unreadable,
+    valid_version,
+)
+from reaper.model import State, Status, StepName, Target
+from reaper.savings import credit
+from reaper.savings.credit import Cause, Look, Moment, Saving, Span, Subject
 
-Noun = TypeVar("Noun")
+if TYPE_CHECKING:
+    from reaper.handover import Decided
+    from reaper.policy.schema import Policy
+
+Noun = TypeVar("Noun", "Saving", "SavedRow", "TrendDay")
 COLUMN = "facts"
 LATEST = "latest"
 """Where the trend notes the kinds that each target had when it was last read."""
-YEARS, MAX_USD_PER_HOUR = range(2000, 9000), 1e9
-"""What the times and rates of a readable row are within."""
+MAX_USD_PER_HOUR = 1e9
+"""What the rates of a readable row are below."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +55,7 @@ class SavedAction:
     """What one action saved: its rate, None if unknown, and the times that count, oldest first, in seconds since 1970."""
 
     action: StepName
-    at: datetime
+    at: Moment
     rate: Price | None
     spans: tuple[tuple[int, int], ...] = ()
 
@@ -154,7 +176,7 @@ def write_trend(ledger: Ledger, days: Iterable[TrendDay], now: datetime) -> None
     """Store these days; a later look of the day replaces an earlier one."""
     for day in days:
         key = Key(Category.TREND, day.day[:7], f"{day.day[8:]} {target_text(day.target)} {day.kind}")
-        ledger.store.put(key, _columns(day), sortable_time(now))
+        ledger.store.put(key, {COLUMN: document_of(day)}, sortable_time(now))
 
 
 def latest_kinds(ledger: Ledger, targets: Iterable[Target]) -> Mapping[Target, set[str]]:
@@ -162,11 +184,6 @@ def latest_kinds(ledger: Ledger, targets: Iterable[Target]) -> Mapping[Target, s
     keys = {Key(Category.TREND, LATEST, target_text(target)): target for target in targets}
     stored = {keys[key]: set(row.texts.get(COLUMN, "").split()) for key, row in ledger.store.get_many(list(keys)).items()}
     return defaultdict(set, stored)
-
-
-def write_latest_kinds(ledger: Ledger, target: Target, kinds: Iterable[str], now: datetime) -> None:
-    """Store them."""
-    ledger.store.put(Key(Category.TREND, LATEST, target_text(target)), {COLUMN: " ".join(sorted(kinds))}, sortable_time(now))
 
 
 def read_trend(ledger: Ledger, since: datetime, until: datetime) -> list[TrendDay]:
@@ -190,32 +207,154 @@ def _by_month(span: Span) -> Iterator[tuple[str, Span]]:
 
 
 def _put(ledger: Ledger, key: Key, noun: Saving | SavedRow, version: int, now: datetime) -> bool:
-    columns = {"id": noun.subject.id} | _columns(noun)
+    columns = {"id": noun.subject.id, COLUMN: document_of(noun)}
     return ledger.store.put(key, columns, sortable_time(now), AtVersion(version=version))
 
 
-def _columns(noun: Any) -> dict[str, str]:
-    form: Any = type(noun)
-    return {COLUMN: adapter(form).dump_json(noun, exclude_defaults=True).decode()}
+def _parsed(form: type[Noun], row: Row) -> Noun:
+    subject = f"the ledger's row of savings {row.key.name}"
+    noun = parse_document(form, row.texts.get(COLUMN), subject)
+    rates = [noun.rate] if isinstance(noun, Saving) else [action.rate for action in getattr(noun, "actions", ())]
+    with unreadable(subject):
+        if any(rate and not 0 <= rate.usd_per_hour < MAX_USD_PER_HOUR for rate in rates):
+            raise ValueError("it has no rate of a saving")
+    return noun
 
 
-def _parsed(noun: type[Noun], row: Row) -> Noun:
-    form: Any = noun
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep:
+    """What a run knows `now`, once its mails are sent. `findings`: with their records as they are now. `recalled`: what it knows of decided resources."""
+
+    ledger: Ledger
+    now: datetime
+    decided: Decided
+    findings: Sequence[Finding]
+    recalled: Recalled
+    coverage: Sequence[Coverage]
+    policy: Policy
+
+
+def record_savings(sweep: Sweep) -> list[ReaperError]:
+    """Count every saving in the targets of the sweep. A target that fails doesn't affect the others. Returns the errors."""
+    complete = complete_kinds(sweep.coverage)
+    by_target: dict[Target, list[Finding]] = defaultdict(list)
+    for finding in sweep.findings:
+        by_target[finding.case.resource.target].append(finding)
+    errors: list[ReaperError] = []
+    for target in sorted(sweep.decided.leased, key=str):
+        try:
+            errors += _record_target(target, by_target.get(target, ()), complete[target], sweep)
+        except ReaperError as error:
+            errors.append(error)
     try:
-        parsed: Noun = adapter(form).validate_json(row.texts.get(COLUMN, ""))
-        _require_sane(parsed)
-    except ValueError as error:
-        because = f"the ledger's row of savings {row.key.name} can't be read"
-        raise CloudError(Reason.UNREADABLE, "ledger:Read", because) from error
-    return parsed
+        _record_trend(by_target, complete, sweep)
+    except ReaperError as error:
+        errors.append(error)
+    return errors
 
 
-def _require_sane(noun: Any) -> None:
-    """Raises ValueError for a time or a rate that no run writes, and that can't be compared, moved or added up."""
-    counted: Sequence[Saving | SavedAction] = [noun] if isinstance(noun, Saving) else getattr(noun, "actions", ())
-    for each in counted:
-        moments = [value for field in fields(each) if isinstance(value := getattr(each, field.name), datetime)]
-        if any(moment.utcoffset() is None or moment.year not in YEARS for moment in moments):
-            raise ValueError(f"{moments} aren't times of a saving")
-        if each.rate and not 0 <= each.rate.usd_per_hour < MAX_USD_PER_HOUR:
-            raise ValueError(f"{each.rate.usd_per_hour} isn't a rate")
+def _record_trend(findings: Mapping[Target, Sequence[Finding]], complete: Mapping[Target, set[str]], sweep: Sweep) -> None:
+    """Note the day of each kind that was read as a whole, in the targets of the sweep and in those in which there is nothing."""
+    targets = sorted((t for t in complete if t in sweep.decided.leased or t not in findings), key=str)
+    latest = latest_kinds(sweep.ledger, targets)
+    for target in targets:
+        had, kinds = latest[target], complete[target]
+        days = list(_trend(target, findings.get(target, ()), kinds, had, sweep))
+        write_trend(sweep.ledger, days, sweep.now)
+        has = had.difference(kinds).union(day.kind for day in days if day.resources)
+        if has != had:
+            key = Key(Category.TREND, LATEST, target_text(target))
+            sweep.ledger.store.put(key, {COLUMN: " ".join(sorted(has))}, sortable_time(sweep.now))
+
+
+def _record_target(target: Target, findings: Sequence[Finding], kinds: Collection[str], sweep: Sweep) -> list[ReaperError]:
+    """Fold the sweep into each saving of the target, and begin new ones. What is credited is written before what it is credited to."""
+    ledger, now = sweep.ledger, sweep.now
+    rows, unread = read_open(ledger, target)
+    ids = [row.saving.subject.id for row in rows if row.saving.subject.id not in sweep.recalled]
+    recalled = ledger.recall(ids, now).with_newer(sweep.recalled) if ids else sweep.recalled
+    known, cases = {(row.saving.subject.id, row.saving.cause, row.saving.at) for row in rows}, _cases_by_id(findings, sweep)
+    waiting = {comparable_id(row.saving.subject.id) for row in rows if row.saving.cause is Cause.PROMPTED}
+    begun, awaited = _begun(findings, kinds, sweep)
+    begun = {id_: saving for id_, saving in begun.items() if (saving.subject.id, saving.cause, saving.at) not in known}
+    after: list[tuple[OpenRow, Saving | None]] = []
+    credited: list[tuple[Saving, Span]] = []
+    for row in rows:
+        saving, id_ = row.saving, comparable_id(row.saving.subject.id)
+        if recalled.is_unreadable(id_):
+            continue
+        look = Look(
+            at=sweep.decided.run.started_at,
+            over_at=sweep.decided.decided_at,
+            case=cases.get(id_),
+            is_complete=saving.subject.kind in kinds,
+            record=recalled.record(id_),
+            snooze=recalled.snooze(id_),
+        )
+        still, span = credit.count(saving, look)
+        credited += [(still or saving, span)] if span else []
+        if still and still.is_waiting and look.is_complete and look.case and look.case.verdict.state is State.IDLE:
+            still = awaited.get(id_)
+        if still is None and saving.is_waiting:
+            still = begun.pop(id_, None)
+        after.append((row, still))
+    for saving in [*begun.values(), *(saving for id_, saving in awaited.items() if id_ not in waiting)]:
+        add_open(ledger, saving, now)
+    not_added = add_credits(ledger, credited, now)
+    for row, still in after:
+        replace_open(ledger, row, still, now)
+    return [*unread, *not_added]
+
+
+def _begun(findings: Sequence[Finding], kinds: Collection[str], sweep: Sweep) -> tuple[dict[str, Saving], dict[str, Saving]]:
+    """By ID, the savings that this run's actions begin, and what waits for an owner to act on a notice."""
+    tag_keys, horizon = sweep.policy.report.tags, sweep.policy.savings.horizon
+    begun: dict[str, Saving] = {}
+    awaited: dict[str, Saving] = {}
+    for finding in findings:
+        resource, action = finding.case.resource, finding.step.name
+        kind = registry.find_kind(resource.kind)
+        if kind and is_done(finding) and action in kind.actions:
+            saving = credit.begin_saving(finding, kind.parts_after(resource, action), tag_keys, horizon)
+            begun |= {comparable_id(resource.id): replace(saving, deletes=kind.actions[action].deletes)} if saving else {}
+        elif resource.kind in kinds and not is_action(finding):
+            saving = credit.await_prompted(finding, tag_keys, horizon)
+            awaited |= {comparable_id(resource.id): saving} if saving else {}
+    return begun, awaited
+
+
+def _cases_by_id(findings: Sequence[Finding], sweep: Sweep) -> dict[str, Case]:
+    """The cases as judged, which a snooze doesn't change. Of several with one ID, as of apps that were deleted and started again, the newest."""
+    judged = {(f.case.resource.id, f.case.resource.name): judged_case(f) for f in sweep.decided.findings}
+    oldest_first = sorted((f.case for f in findings), key=lambda case: case.resource.created or LONG_AGO)
+    return {comparable_id(c.resource.id): judged.get((c.resource.id, c.resource.name), c) for c in oldest_first}
+
+
+def complete_kinds(coverage: Iterable[Coverage]) -> Mapping[Target, set[str]]:
+    """By target, the kinds of which every row says that they were read as a whole."""
+    kinds: dict[Target, set[str]] = defaultdict(set)
+    gaps: dict[Target, set[str]] = defaultdict(set)
+    for row in coverage:
+        if not row.is_own:
+            (kinds if row.status is Status.OK else gaps)[target_of_row(row)].add(row.kind)
+    return defaultdict(set, {target: complete - gaps[target] for target, complete in kinds.items()})
+
+
+def _trend(
+    target: Target, findings: Sequence[Finding], kinds: Collection[str], had: Collection[str], sweep: Sweep
+) -> Iterator[TrendDay]:
+    """A day for each kind that is there, and a zero for one that the target `had` and that is gone."""
+    day = sweep.decided.run.started_at.astimezone(UTC).date().isoformat()
+    for kind in sorted(kinds):
+        same = [f for f in findings if f.case.resource.kind == kind]
+        idle = money_of(f for f in same if f.case.verdict.state is State.IDLE)
+        if same or kind in had:
+            yield TrendDay(
+                day=day,
+                target=target,
+                kind=kind,
+                resources=len(same),
+                idle=idle.count,
+                unpriced_idle=idle.unpriced,
+                idle_usd_per_hour=round(idle.usd_per_hour, 6),
+            )

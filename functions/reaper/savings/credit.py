@@ -10,17 +10,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from reaper.case import Case, Price
 from reaper.finding import Finding, is_done
-from reaper.model import ENDING_ACTIONS, BilledPart, Result, State, StepName, Target
+from reaper.model import ENDING_ACTIONS, BilledPart, Constrained, Result, State, StepName, Target
 from reaper.policy.tags import tag_values
 from reaper.record import CONFIRM_WITHIN, NO_RECORD, NO_SNOOZES, STOPPING_FOR, Record, Snooze, is_about_hours, last_notice_at
 
 Parts = tuple[BilledPart, ...] | None
+FIRST_YEAR, LAST_YEAR = (datetime(year, 1, 1, tzinfo=UTC) for year in (2000, 9000))
+Moment = Annotated[datetime, Constrained(tz_constraint="aware", ge=FIRST_YEAR, lt=LAST_YEAR)]
+"""A time of a saving: one that can be compared, moved and added up."""
 
 
 class Cause(StrEnum):
@@ -62,13 +65,13 @@ class Saving:
     subject: Subject
     cause: Cause
     action: StepName
-    at: datetime
-    ends_at: datetime
+    at: Moment
+    ends_at: Moment
     rate: Price | None
     parts_left: Parts = ()
     deletes: bool = False
-    called_at: datetime
-    looked_at: datetime
+    called_at: Moment
+    looked_at: Moment
     resting: bool = True
     fingerprint: str | None = None
     is_waiting: bool = False
@@ -76,11 +79,15 @@ class Saving:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """What a complete look, from `at` to `over_at`, shows. `case`: as judged, None if it isn't listed. `record`, `snooze`: as they are now."""
+    """What a look, from `at` to `over_at`, shows. `case`: as judged, None if it isn't listed. `record`, `snooze`: as they are now.
+
+    `is_complete`: it missed nothing of its kind.
+    """
 
     at: datetime
     over_at: datetime
     case: Case | None
+    is_complete: bool = True
     record: Record = NO_RECORD
     snooze: Snooze = NO_SNOOZES.own
 
@@ -103,47 +110,40 @@ def begin_saving(finding: Finding, parts_left: Parts, tag_keys: Collection[str],
     usd = None if usd is None or excess is None or case.resource.host_id else max(0.0, round(usd - excess, 6))
     if is_left or usd == 0 or case.resource.stop_by == "native":
         return None
-    rate = replace(finding.case.price, usd_per_hour=usd) if finding.case.price and usd else None
-    called_at = max(act.at, record.called_at or act.at)
-    return Saving(
-        subject=subject_of(case, tag_keys),
-        cause=Cause.OURS,
-        action=action,
-        at=act.at,
-        ends_at=act.at + horizon,
-        rate=rate,
-        parts_left=parts_left,
-        called_at=called_at,
-        looked_at=_whole_second(called_at),
-    )
+    called_at, begun = max(act.at, record.called_at or act.at), _saving(case, act.at, usd, tag_keys, horizon)
+    return replace(begun, action=action, parts_left=parts_left, called_at=called_at, looked_at=_whole_second(called_at))
 
 
 def await_prompted(finding: Finding, tag_keys: Collection[str], horizon: timedelta) -> Saving | None:
     """What waits for the owner to stop a resource after a notice that counts; None if there is none, or if its autoscaling
     or its own idle shutdown may end it.
     """
-    case, notice = finding.case, finding.notice
-    usd = max(0.0, round(finding.case.price.usd_per_hour - case.excess_usd_per_hour, 6)) if finding.case.price else None
-    at = last_notice_at(notice)
+    case, at = finding.case, last_notice_at(finding.notice)
+    usd = max(0.0, round(case.price.usd_per_hour - case.excess_usd_per_hour, 6)) if case.price else None
     may_wait = case.verdict.state is State.IDLE and not case.resource.host_id and case.resource.stop_by != "native"
-    if not may_wait or at is None or usd == 0 or is_about_hours(notice):
+    if not may_wait or at is None or usd == 0 or is_about_hours(finding.notice):
         return None
+    return replace(_saving(case, at, usd, tag_keys, horizon), cause=Cause.PROMPTED, resting=False, is_waiting=True)
+
+
+def _saving(case: Case, at: datetime, usd: float | None, tag_keys: Collection[str], horizon: timedelta) -> Saving:
+    """The saving of a stop at that time, which saves so much an hour."""
     return Saving(
         subject=subject_of(case, tag_keys),
-        cause=Cause.PROMPTED,
+        cause=Cause.OURS,
         action=StepName.STOP,
         at=at,
         ends_at=at + horizon,
-        rate=replace(finding.case.price, usd_per_hour=usd) if finding.case.price and usd else None,
+        rate=replace(case.price, usd_per_hour=usd) if case.price and usd else None,
         called_at=at,
         looked_at=_whole_second(at),
-        resting=False,
-        is_waiting=True,
     )
 
 
 def count(saving: Saving, look: Look) -> Counted:
-    """The saving after a look, with the time that this look credits."""
+    """The saving after a look, with the time that this look credits. One that wasn't complete credits nothing, but may end it."""
+    if not look.is_complete:
+        return None if _is_over(saving, look) else saving, None
     if saving.is_waiting:
         return _count_waiting(saving, look)
     ended_at = _ended_by_reaper_at(saving, look)
@@ -156,7 +156,7 @@ def count(saving: Saving, look: Look) -> Counted:
     return None, Span(spans[0].since, spans[-1].until) if spans else None
 
 
-def is_over(saving: Saving, look: Look) -> bool:
+def _is_over(saving: Saving, look: Look) -> bool:
     """Whether it runs more than the action left. That counts even in a look that missed others of its kind: later calls of the reaper's may hide it."""
     parts = look.case.resource.parts if look.case else None
     if saving.is_waiting or not parts or look.at < max(_own_call_at(saving, look) + CONFIRM_WITHIN, saving.looked_at):

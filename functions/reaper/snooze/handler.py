@@ -15,9 +15,9 @@ import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import cache
+from functools import cache, partial
 
 from reaper.errors import ReaperError, SettingsError
 from reaper.ledger import opening
@@ -26,11 +26,9 @@ from reaper.ledger.opening import require_known_format
 from reaper.ledger.rows import HistoryEntry, Recalled, Visit, VisitResource
 from reaper.notices.message import is_plain_address
 from reaper.record import Snooze
-from reaper.snooze import keys, pages
-from reaper.snooze import request as form
-from reaper.snooze.keys import InvalidLink, Keyring, Keys, key_id, verify_link
-from reaper.snooze.pages import Row, Written
-from reaper.snooze.request import MAX_BODY, PAGE_PATH, Reply, Request, SnoozeContext, SnoozeForm, network_of, token_of
+from reaper.snooze import links, pages
+from reaper.snooze.links import PAGE_PATH, InvalidLink, Keyring, Keys, key_id, verify_link
+from reaper.snooze.pages import MAX_BODY, Reply, Request, Row, SnoozeContext, SnoozeForm, Written, network_of, token_of
 from reaper.text import format_time
 
 HOLDER = "the holder of the link"
@@ -68,8 +66,8 @@ def open_handler(environ: Mapping[str, str]) -> SnoozeHandler:
     """The handler that the settings describe. Opens and raises nothing yet: the page says what is wrong when someone opens a link."""
     return SnoozeHandler(
         open_ledger=lambda: opening.open_ledger(_required_setting(environ, "REAPER_LEDGER"), environ),
-        open_ring=lambda: keys.open_keyring(_required_setting(environ, "REAPER_SNOOZE_KEYS"), environ),
-        limiters=default_limiters(),
+        open_ring=lambda: links.open_keyring(_required_setting(environ, "REAPER_SNOOZE_KEYS"), environ),
+        limiters=RateLimiters(),
     )
 
 
@@ -111,26 +109,24 @@ def _reply_to_link(request: Request, context: SnoozeContext, limiters: RateLimit
     if limiters and not limiters.per_link.allow(visit_id, now):
         return pages.too_many_requests("too many requests for one link")
     try:
-        visit = context.ledger().visit(visit_id, now)
+        ledger = context.ledger()
+        visit = ledger.visit(visit_id, now)
         if visit is None or not visit.resources:
             return replace(pages.invalid_link(now, "the ledger has no resources for this link"), status=410)
-        if request.method == "POST":
-            return _reply_to_form(form.read_form(request.body), visit, context)
-        return _form_page(SnoozeForm(token=token, rows=form.chosen_rows(request.query)), visit, context)
+        recalled = ledger.recall([each.id for each in visit.resources], now)
+        rows = pages.rows_of(visit, recalled, now)
+        if request.method != "POST":
+            return pages.form_page(SnoozeForm(token=token, rows=pages.chosen_rows(request.query)), visit, rows, now)
+        sent = pages.read_form(request.body)
+        chosen = [row for row in rows if row.number in sent.rows]
+        if problem := _problem_of(sent, visit, chosen):
+            return pages.form_page(sent, visit, rows, now, problem)
+        require_known_format(ledger)
+        kept = [row.resource for row in chosen if row.may_keep]
+        written = [_write_choice(sent, visit, resource, ledger, recalled, now) for resource in kept]
+        return pages.result_page(sent, visit, written, chosen, now)
     except ReaperError as error:
         return pages.try_later("unavailable", now, str(error))
-
-
-def _reply_to_form(sent: SnoozeForm, visit: Visit, context: SnoozeContext) -> Reply:
-    ledger, now = context.ledger(), context.now
-    recalled = ledger.recall([each.id for each in visit.resources], now)
-    chosen = [row for row in pages.rows_of(visit, recalled, now) if row.number in sent.rows]
-    if problem := _problem_of(sent, visit, chosen):
-        return _form_page(sent, visit, context, problem)
-    require_known_format(ledger)
-    kept = [row.resource for row in chosen if row.may_keep]
-    written = [_write_choice(sent, visit, resource, ledger, recalled, now) for resource in kept]
-    return pages.result_page(sent, visit, written, chosen, now)
 
 
 def _problem_of(sent: SnoozeForm, visit: Visit, chosen: Sequence[Row]) -> str:
@@ -138,16 +134,9 @@ def _problem_of(sent: SnoozeForm, visit: Visit, chosen: Sequence[Row]) -> str:
     if not any(row.may_keep for row in chosen):
         return "It was too late to keep this. Nothing was saved." if chosen else "Choose at least one resource."
     if sent.disowns:
-        return "" if may_disown(visit) else "This mail didn't go to an owner, so only the tags can say whose it is."
+        return "" if pages.may_disown(visit) else "This mail didn't go to an owner, so only the tags can say whose it is."
     is_valid = sent.days is not None and 1 <= sent.days <= max(pages.days_for(sent.days, each) for each in visit.resources)
     return "" if is_valid else "Choose how long to keep it."
-
-
-def _form_page(sent: SnoozeForm, visit: Visit, context: SnoozeContext, problem: str = "") -> Reply:
-    now = context.now
-    rows = pages.rows_of(visit, context.ledger().recall([each.id for each in visit.resources], now), now)
-    may = {"shorten": any(may_shorten(row.snooze, visit, now) for row in rows), "disown": may_disown(visit)}
-    return pages.form_page(sent, visit, rows, now, may, problem)
 
 
 def _required_setting(environ: Mapping[str, str], name: str) -> str:
@@ -189,7 +178,7 @@ def with_snooze(snooze: Snooze, form: SnoozeForm, resource: VisitResource, visit
     until, current = pages.snooze_end(now, pages.days_for(form.days or 1, resource)), snooze.until
     if is_disowned_by(snooze, visit.address):
         snooze = replace(snooze, disowned_by=None, disowned_at=None)
-    if current and (current == until or (current > until and not (form.shorten and may_shorten(snooze, visit, now)))):
+    if current and (current == until or (current > until and not (form.shorten and pages.may_shorten(snooze, visit, now)))):
         return snooze
     # A name in the form proves nothing, so it's only added. An address that was removed from the ledger isn't written again.
     owner = visit.address if is_plain_address(visit.address) else HOLDER
@@ -208,19 +197,6 @@ def with_disowned(snooze: Snooze, notified: str, visit: Visit, now: datetime) ->
 def is_disowned_by(snooze: Snooze, address: str) -> bool:
     """Whether it was this address that said that it isn't theirs."""
     return (snooze.disowned_by or "").casefold() == address.casefold()
-
-
-def may_shorten(snooze: Snooze, visit: Visit, now: datetime) -> bool:
-    """Whether the person who got the mail gave the present snooze."""
-    if snooze.until is None or snooze.until <= now:
-        return False
-    by, owner = (snooze.by or "").casefold(), visit.address.casefold()
-    return is_plain_address(owner) and (by == owner or by.endswith(f" ({owner})"))
-
-
-def may_disown(visit: Visit) -> bool:
-    """Whether the mail went to an owner, whose address is known still."""
-    return visit.is_owner and is_plain_address(visit.address)
 
 
 def _record_history(form: SnoozeForm, resource_id: str, snooze: Snooze, ledger: Ledger, now: datetime) -> str:
@@ -271,15 +247,6 @@ class RateLimiters:
     Log lines cost money, too: on Azure, strangers could use up the daily cap, and the alerts would be blind until midnight.
     """
 
-    per_network: RateLimiter
-    per_link: RateLimiter
-    per_log_line: RateLimiter
-
-
-def default_limiters() -> RateLimiters:
-    """Per network: bursts of 60 requests, then 1 a second. Per link: 20, then 1 every 3 seconds. Log lines: 60, then 1 a minute."""
-    return RateLimiters(
-        per_network=RateLimiter(burst=60, per_second=1),
-        per_link=RateLimiter(burst=20, per_second=1 / 3),
-        per_log_line=RateLimiter(burst=60, per_second=1 / 60),
-    )
+    per_network: RateLimiter = field(default_factory=partial(RateLimiter, burst=60, per_second=1))
+    per_link: RateLimiter = field(default_factory=partial(RateLimiter, burst=20, per_second=1 / 3))
+    per_log_line: RateLimiter = field(default_factory=partial(RateLimiter, burst=60, per_second=1 / 60))

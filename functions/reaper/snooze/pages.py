@@ -1,6 +1,6 @@
-"""The pages behind a snooze link, and every reply: its status, its page, and its line in the log. The page says what has happened since the mail.
+"""The pages behind a snooze link: a request, the form that it may carry, and every reply, with its status, its page, and its line in the log.
 
-A reply to a stranger never says why a link isn't valid: `note` does, for the log.
+The page says what has happened since the mail. A reply to a stranger never says why a link isn't valid: `note` does, for the log.
 No scripts, and one inline style that the policy names by its hash. The token is in the address, so nothing may store it or pass it on:
 https://developer.mozilla.org/en-US/docs/Web/HTTP/Reference/Headers/Content-Security-Policy
 """
@@ -9,28 +9,137 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cache, partial
 from hashlib import sha256
 from importlib.resources import files
+from ipaddress import ip_network
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs
 
 from markupsafe import Markup
 
 from reaper import registry
 from reaper.duration import format_duration
+from reaper.ledger.ledger import Ledger
 from reaper.ledger.rows import Recalled, Visit, VisitResource
 from reaper.model import Resource, Result, State, StepName, Target
 from reaper.notices.item import RESTORE_COMMAND, undo_command
+from reaper.notices.message import is_plain_address
 from reaper.record import Act, Record, Snooze
-from reaper.snooze.request import PAGE_PATH, Reply, SnoozeForm
-from reaper.text import Currency, count_noun, format_time, format_usd, open_templates
+from reaper.snooze.links import PAGE_PATH, Keys
+from reaper.text import Currency, count_noun, format_time, format_usd, open_templates, tidy_line
 from reaper.words import plain_participle
 
 if TYPE_CHECKING:
     from jinja2 import Template
+
+MAX_BODY = 16_384
+"""Bytes: three times what the longest reason, name and token need if every character is escaped."""
+MAX_REASON = 300
+MAX_NAME = 80
+MAX_FIELDS = 200
+"""More than a mail has resources, and far fewer than a body can have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A browser's request: header names in lower case, `query` as it was in the address, without the question mark."""
+
+    method: str
+    path: str
+    query: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    source_ip: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """The answer, and a line for the log. `failed`: a part of the reaper failed, even if the request was answered."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: str
+    note: str = ""
+    failed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnoozeContext:
+    """What answering one request needs, opened on first use. `keys` takes the ID of the needed key. Both calls raise ReaperError."""
+
+    ledger: Callable[[], Ledger]
+    keys: Callable[[str | None], Keys]
+    now: datetime
+
+
+def token_of(request: Request) -> str:
+    """The token of a request: from the form if it was sent, else from the address. Empty if the body is too long."""
+    if request.method != "POST":
+        return first_value(request.query, "t")
+    return first_value(request.body.decode("utf-8", "replace"), "t") if len(request.body) <= MAX_BODY else ""
+
+
+def network_of(request: Request) -> str:
+    """The network that a request counts for: one IPv4 address, or the /64 of an IPv6 household. Unreadable addresses count as one."""
+    try:
+        return str(ip_network((request.source_ip, 64 if ":" in request.source_ip else 32), strict=False))
+    except ValueError:
+        return "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnoozeForm:
+    """A sent form, cleaned. `rows`: the chosen resources, from 1 on. `disowns`: they are "not mine", and not kept. `days` is None without a
+    usable choice. `shorten`: also if that ends an earlier snooze sooner."""
+
+    token: str
+    rows: frozenset[int] = frozenset()
+    disowns: bool = False
+    days: int | None = None
+    reason: str = ""
+    name: str = ""
+    shorten: bool = False
+
+
+def read_form(body: bytes) -> SnoozeForm:
+    """The form in a body (application/x-www-form-urlencoded, UTF-8). Invalid UTF-8 becomes a replacement character, never an error."""
+    text = body.decode("utf-8", "replace")
+    return SnoozeForm(
+        token=first_value(text, "t"),
+        rows=chosen_rows(text),
+        disowns=first_value(text, "do") == "disown",
+        days=_parse_number(first_value(text, "days")),
+        reason=tidy_line(first_value(text, "reason"), MAX_REASON),
+        name=tidy_line(first_value(text, "name"), MAX_NAME),
+        shorten=first_value(text, "shorten") == "yes",
+    )
+
+
+def chosen_rows(encoded: str) -> frozenset[int]:
+    """The rows in a query or body; what isn't a number is none."""
+    return frozenset(row for text in _values_of(encoded, "r") if (row := _parse_number(text)))
+
+
+def first_value(encoded: str, name: str) -> str:
+    """The first value of `name` in a query or body. Empty if there is none, or if there are far too many fields."""
+    return next(iter(_values_of(encoded, name)), "")
+
+
+def _values_of(encoded: str, name: str) -> list[str]:
+    try:
+        values = parse_qs(encoded, keep_blank_values=True, encoding="utf-8", errors="replace", max_num_fields=MAX_FIELDS)
+    except ValueError:
+        return []
+    return values.get(name, [])
+
+
+def _parse_number(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= 4 else None
+
 
 NO_HEADERS: Mapping[str, str] = {}
 MAX_DAYS = 3650
@@ -162,13 +271,21 @@ class Written:
         return "; ".join(filter(None, (self.error or ("" if self.changed else "unchanged"), snoozed, disowned, self.problem)))
 
 
-def form_page(
-    form: SnoozeForm, visit: Visit, rows: Sequence[Row], now: datetime, may: Mapping[str, bool], problem: str = ""
-) -> Reply:
-    """The form. `may`: whether the reader may `shorten` a snooze or `disown` a resource. `problem` is what the reader must correct.
+def may_shorten(snooze: Snooze, visit: Visit, now: datetime) -> bool:
+    """Whether the person who got the mail gave the present snooze."""
+    if snooze.until is None or snooze.until <= now:
+        return False
+    by, owner = (snooze.by or "").casefold(), visit.address.casefold()
+    return is_plain_address(owner) and (by == owner or by.endswith(f" ({owner})"))
 
-    What was acted on is preselected only if the reader selected it before.
-    """
+
+def may_disown(visit: Visit) -> bool:
+    """Whether the mail went to an owner, whose address is known still."""
+    return visit.is_owner and is_plain_address(visit.address)
+
+
+def form_page(form: SnoozeForm, visit: Visit, rows: Sequence[Row], now: datetime, problem: str = "") -> Reply:
+    """The form. `problem` is what the reader must correct. What was acted on is preselected only if the reader selected it before."""
     named = [row for row in rows if row.number in form.rows] or rows
     chosen = [row.resource for row in named if row.may_keep and (problem or not row.done)]
     left, count = [row.resource for row in rows if row.may_keep], len(rows)
@@ -185,7 +302,7 @@ def form_page(
         chosen=chosen,
         choices=snooze_choices(chosen, visit, now),
         about="" if count == 1 else f" for all {count}" if len(chosen) == count else f" for the {len(chosen)} preselected",
-        may=may,
+        may={"shorten": any(may_shorten(row.snooze, visit, now) for row in rows), "disown": may_disown(visit)},
         problem=problem,
     )
     return _reply(400 if problem else 200, body, f"{count_noun(count, 'resource')}: {problem or 'form shown'}")

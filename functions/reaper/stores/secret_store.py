@@ -49,7 +49,7 @@ def read_for_policy(ref: str, environ: Mapping[str, str]) -> str:
 
 
 def _signs_links(text: str) -> bool:
-    """Whether the text has one of the two forms that only keys have (`snooze.keys`); random characters may be any secret."""
+    """Whether the text has one of the two forms that only keys have (`snooze.links`); random characters may be any secret."""
     try:
         content = json.loads(text)
     except (ValueError, RecursionError):

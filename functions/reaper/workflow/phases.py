@@ -25,7 +25,7 @@ from reaper.errors import CloudError, Reason
 from reaper.finding import Report
 from reaper.handover import Acted, Decided, Observed
 from reaper.ledger.opening import ensure_format
-from reaper.ledger.rows import parse_document
+from reaper.ledger.rows import document_of, parse_document
 from reaper.model import Status, Target
 from reaper.observe import observe
 from reaper.policy.file import load_policy
@@ -109,7 +109,7 @@ def decide_run(context: WorkflowContext, engine: EngineState, failures: Mapping[
         names = set(context.store.names("observed/"))
         absent = [item.item for item in items if f"observed/{item.item}.json" not in names]
         # For conclude, too: a part that comes later was not decided, and so is not reported.
-        context.store.create(MISSING, json.dumps({number: failures.get(number, NO_REASON) for number in absent}))
+        context.store.create(MISSING, document_of({number: failures.get(number, NO_REASON) for number in absent}, dict[int, str]))
         missing = _read_missing(context)
         parts = observed_parts(stored, items, context.store, missing)
         decided = decide(parts, decide_context)

@@ -13,7 +13,7 @@ from hashlib import sha256
 from reaper import handover
 from reaper.calendars.calendar import Calendar
 from reaper.errors import CloudError, ReaperError, Reason
-from reaper.ledger.rows import adapter, parse_document
+from reaper.ledger.rows import adapter, document_of, parse_document
 from reaper.model import Account, Run, Target
 from reaper.policy.file import POLICY_CHANGED, load_policy
 from reaper.policy.schema import Policy
@@ -131,7 +131,7 @@ class StoredRun:
 
 def store_run(stored: StoredRun, store: RunStore) -> EngineState:
     """Write the run and its items. Returns what the engine has to carry: a repeated step may have listed something else. Raises CloudError."""
-    text = adapter(StoredRun).dump_json(stored).decode()
+    text = document_of(stored)
     digest = sha256(text.encode()).hexdigest()
     store.create(f"{RUN_PREFIX}{digest}.json", text)
     # The map needs the number only; the rest is for people.

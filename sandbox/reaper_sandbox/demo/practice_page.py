@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from reaper.snooze import handler
-from reaper.snooze.request import Request
+from reaper.snooze.pages import Request
 
 if TYPE_CHECKING:
     from werkzeug.wrappers import Request as HttpRequest

@@ -34,7 +34,7 @@ from reaper.run import HandedOver, open_run, run_phases
 from reaper.sessions import CloudSession
 from reaper.settings import Settings
 from reaper.snooze import handler
-from reaper.snooze.request import Request
+from reaper.snooze.pages import Request
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.server import Server as Aws
 from reaper_sandbox.azure.server import Server as Azure

@@ -19,7 +19,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from reaper.errors import SettingsError
 from reaper.snooze import handler as snooze_handler
 from reaper.snooze import pages
-from reaper.snooze.request import Reply, Request
+from reaper.snooze.pages import Reply, Request
 
 PERMISSIONS = (
     "dynamodb:BatchGetItem",

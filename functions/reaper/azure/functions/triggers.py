@@ -37,8 +37,8 @@ from reaper.azure.functions.orchestration import Call
 from reaper.azure.functions.starting import call_settings, json_response, parse_body
 from reaper.errors import CloudError, ConcludeTakenOver, ReaperError, Reason, SettingsError
 from reaper.settings import Settings
-from reaper.snooze import handler
-from reaper.snooze.request import PAGE_PATH, Reply, Request
+from reaper.snooze import handler, links
+from reaper.snooze.pages import Reply, Request
 from reaper.workflow.store import open_run_store
 
 if TYPE_CHECKING:
@@ -221,7 +221,7 @@ async def sweep_status(req: func.HttpRequest, client: df.DurableOrchestrationCli
 
 
 @blueprint.function_name("Keep")
-@blueprint.route(route=PAGE_PATH.strip("/"), methods=["GET", "HEAD", "POST"], auth_level=func.AuthLevel.ANONYMOUS)
+@blueprint.route(route=links.PAGE_PATH.strip("/"), methods=["GET", "HEAD", "POST"], auth_level=func.AuthLevel.ANONYMOUS)
 def handle_snooze_request(req: func.HttpRequest) -> func.HttpResponse:
     """One request to snooze a resource: always a page. A deployment that can't work is one line in the log, never a trace."""
     request = parse_request(req)
@@ -244,7 +244,7 @@ def parse_request(req: func.HttpRequest) -> Request:
     headers = {name.lower(): value for name, value in req.headers.items()}
     return Request(
         method=req.method.upper(),
-        path=PAGE_PATH,
+        path=links.PAGE_PATH,
         query=req.url.partition("?")[2].partition("#")[0],
         headers=headers,
         body=req.get_body(),
