@@ -9,13 +9,14 @@ Tags: https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_Tag.html"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from reaper.acting.contract import Earlier, Manifest, Members, OwnChanges, Permit, UndoResult, UndoState, any_members
 from reaper.aws import autoscaling, reader
 from reaper.aws.autoscaling import NAMESPACE_PARAMETER, SERVICE, target_key
+from reaper.aws.reader import Row
 from reaper.aws.sagemaker import (
     ANY_REPLY_KEY,
     RESTORED_TAG,
@@ -26,9 +27,12 @@ from reaper.aws.sagemaker import (
     unknown_members_clause,
 )
 from reaper.aws.session import CloudSession
-from reaper.aws.table import Row
 from reaper.errors import ActionWithdrawn, CloudError, Reason, gone_as_partial
 from reaper.model import Resource
+
+A = TypeVar("A")
+IN_SERVICE = "InService"
+RUN_AGAIN = "run this again once the endpoint is in service"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +108,26 @@ class RestoredCount:
         return []
 
 
+def send_in_turn(
+    items: Sequence[A], is_in_service: Callable[[], bool], send: Callable[[A], object]
+) -> tuple[list[tuple[A, CloudError]], list[A]]:
+    """One call after the other, each once the resource is in service: those that were refused, and those that had no turn in this run."""
+    waiting, refused = list(items), []
+    while waiting and is_in_service():
+        item = waiting.pop(0)
+        try:
+            send(item)
+        except CloudError as error:  # such as one over a quota; it keeps no other from its turn
+            refused.append((item, error))
+    return refused, waiting
+
+
+def not_restored_sentences(refused: Mapping[str, CloudError], later: Sequence[str]) -> list[str]:
+    """The sizes and weights of variants that aren't back, and how they come back."""
+    sentences = [f"Not restored: the size or weight of {name} ({error}). Run this again." for name, error in refused.items()]
+    return sentences + ([f"Not restored yet: the size of {', '.join(later)}; {RUN_AGAIN}."] if later else [])
+
+
 ALARM_MEMBERS = (
     "AlarmName", "AlarmDescription", "ActionsEnabled", "OKActions", "AlarmActions", "InsufficientDataActions", "MetricName",
     "Namespace", "Statistic", "ExtendedStatistic", "Dimensions", "Period", "Unit", "EvaluationPeriods", "DatapointsToAlarm",
@@ -150,7 +174,7 @@ RESTORE_PERMISSIONS = (
 
 def read_autoscaling_state(cloud: CloudSession, ids: Collection[str], *, will_be_deleted: bool = False) -> SavedAutoscaling:
     """All autoscaling of those resource ids. Raises CloudError if it `will_be_deleted` with them and has something this version can't restore."""
-    scaling = autoscaling.read_autoscaling_of(cloud, ids)
+    scaling = autoscaling.read_autoscaling(cloud, ids)
     scaled = sorted({target["ResourceId"] for target in scaling.targets})
     actions = [row for id_ in scaled for row in _read_scheduled_actions(cloud, ResourceId=id_)]
     rows = {

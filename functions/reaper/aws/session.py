@@ -215,12 +215,13 @@ class CloudSession:
         self, service: str, operation: str, want: str, token_key: str = "NextToken", **params: Any
     ) -> Iterator[dict[str, Any]]:
         """Every page of a reply, following `token_key` until it is missing or empty. Raises CloudError, also if it doesn't end."""
-        paging = Paging(permission_of(service, operation))
+        paging = None
         while True:
             page = self.call(service, operation, want, **params)
             yield page
             if not page.get(token_key):
                 return
+            paging = paging or Paging(permission_of(service, operation))
             paging.follow(page[token_key], page[want] or ())
             params[token_key] = page[token_key]
 

@@ -9,7 +9,8 @@ Metrics: https://docs.aws.amazon.com/sagemaker/latest/dg/monitoring-cloudwatch.h
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import sha256
 from itertools import product
 from typing import TYPE_CHECKING
@@ -17,11 +18,15 @@ from typing import TYPE_CHECKING
 from reaper.aws import autoscaling, metrics, sagemaker
 from reaper.aws.autoscaling import Autoscaling
 from reaper.aws.kinds import sagemaker_inference_component as component
-from reaper.aws.kinds.sagemaker_endpoint import description, scale_in
-from reaper.aws.kinds.sagemaker_endpoint.description import EndpointDescription
-from reaper.aws.kinds.sagemaker_endpoint.scale_in import CHANGING_STATUSES, STEADY_STATUSES, needs_autoscaling
-from reaper.aws.metrics import MetricQuery, MetricResult
-from reaper.aws.table import ResourceKey, Row, key_of
+from reaper.aws.kinds.sagemaker_endpoint import description
+from reaper.aws.kinds.sagemaker_endpoint.description import (
+    CHANGING_STATUSES,
+    STEADY_STATUSES,
+    EndpointDescription,
+    needs_autoscaling,
+)
+from reaper.aws.metrics import MetricQuery
+from reaper.aws.reader import ResourceKey, Row, key_of
 from reaper.errors import CloudError, Reason
 from reaper.evidence import last_used
 from reaper.kind import by_status, is_decided, status_rule
@@ -29,8 +34,8 @@ from reaper.model import Resource, Role
 from reaper.observation import CachedDescription, IndirectEvidence, Observation, Reading, Window
 
 if TYPE_CHECKING:
+    from reaper.aws.reader import Batch
     from reaper.aws.session import CloudSession
-    from reaper.aws.table import Batch
 
 
 STATES = (
@@ -43,8 +48,6 @@ CHANGING_COMPONENT_STATUSES = {*CHANGING_STATUSES, "Deleting"}
 KNOWN_COMPONENT_STATUSES = {*CHANGING_COMPONENT_STATUSES, *component.STEADY_STATUSES}
 """The statuses of a component. A changing one makes its host unsettled."""
 TRAFFIC_NAMESPACE, INSTANCE_NAMESPACE = "AWS/SageMaker", "/aws/sagemaker/Endpoints"
-Queries = dict[MetricQuery, tuple[Role, str, str]]
-"""What to ask for, and as what to understand the answer: role, signal and subject."""
 ASYNC_METRICS = ("InvocationsProcessed", "InvocationsProcesssed", "InvocationFailures", "ModelLatency")
 """AWS documents the first with three s; both spellings are asked for. Sums, since a metric may be published as zeros while at rest."""
 
@@ -59,38 +62,36 @@ class CloserLook:
     changing_because: str | None = None
     components: tuple[Row, ...] = ()
     to_cache: CachedDescription | None = None
-    queries: Queries = field(default_factory=dict)
+    queries: tuple[MetricQuery, ...] = ()
 
 
-def first_look(cloud: CloudSession, resources: Sequence[Resource], window: Window) -> Mapping[ResourceKey, Observation]:
+def first_look(resources: Sequence[Resource], batch: Batch) -> Mapping[ResourceKey, Observation]:
     """The recent traffic of all in bulk, but of those known from an earlier sweep."""
+    cloud, window = batch.cloud, batch.window
     unknown = [r for r in resources if r.id not in window.known]
     variants = _recent_variants(cloud) if unknown else {}
-    queries = {
-        r.id: traffic_queries(r.name, variants.get(r.name, ())) for r in unknown if r.status not in {"Creating", "Deleting"}
-    }
-    traffic = metrics.fetch_first_look(cloud, [(r, queries.get(r.id, ())) for r in unknown], window)
-    return {
-        key_of(r): Observation(resource=r, readings=window.known.get(r.id) or _to_readings(queries.get(r.id, {}), traffic))
-        for r in resources
-    }
+    idle = {"Creating", "Deleting"}
+    queries = {key_of(r): [_traffic_query(r.name, v) for v in variants.get(r.name, ())] for r in unknown if r.status not in idle}
+    traffic = metrics.fetch_first_look(cloud, [(r, queries.get(key_of(r), ())) for r in unknown], window)
+    seen = {key: tuple(traffic[query] for query in asked) for key, asked in queries.items()}
+    return {key_of(r): Observation(resource=r, readings=window.known.get(r.id) or seen.get(key_of(r), ())) for r in resources}
 
 
-def closer_look(cloud: CloudSession, observations: Sequence[Observation], batch: Batch) -> Iterator[Observation]:
+def closer_look(observations: Sequence[Observation], batch: Batch) -> Iterator[Observation]:
     """Each described, with its components, and all their signals in bulk, unless what it runs shows that no rule can call it idle."""
-    window = batch.window
+    cloud, window = batch.cloud, batch.window
     cached = window.read_cached([one.resource.id for one in observations]) if observations else {}
     described: list[CloserLook] = []
-    for closer in cloud.map_concurrently(lambda one: _look_closer(cloud, one, cached.get(one.resource.id), window), observations):
+    for closer in cloud.map_concurrently(lambda one: _look_closer(one, cached.get(one.resource.id), batch), observations):
         if isinstance(closer, Observation):
             yield closer
         else:
             described.append(closer)
     components = _components_by_endpoint(cloud, described)
-    looks = _with_endpoint_details(cloud, [_with_queries(look, components) for look in described], window)
+    looks = _with_endpoint_details([_with_queries(look, components) for look in described], batch)
     results = metrics.fetch_metrics(cloud, [query for one in looks for query in one.queries], window)
     for one in looks:
-        yield _to_observation(one, _to_readings(one.queries, results), window)
+        yield _to_observation(one, tuple(results[query] for query in one.queries), window)
 
 
 def _recent_variants(cloud: CloudSession) -> dict[str, list[str]]:
@@ -103,21 +104,20 @@ def _recent_variants(cloud: CloudSession) -> dict[str, list[str]]:
     return variants
 
 
-def _look_closer(
-    cloud: CloudSession, observation: Observation, cached: CachedDescription | None, window: Window
-) -> CloserLook | Observation:
+def _look_closer(observation: Observation, cached: CachedDescription | None, batch: Batch) -> CloserLook | Observation:
     """The endpoint as described; or the observation of what was used within the `idle_after` of the rule for what it turned out to run, if no
     signal of another sort can make it idle.
     """
     resource = observation.resource
-    closer = cloud.attempt("sagemaker:DescribeEndpoint", lambda: _described(cloud, resource, cached), may_be_gone=True)
+    read = partial(_described, batch.cloud, resource, cached)
+    closer = batch.cloud.attempt("sagemaker:DescribeEndpoint", read, may_be_gone=True)
     if isinstance(closer, CloudError):
         return CloserLook(resource=resource, unknown_because=f"it couldn't be described: {closer}")
     endpoint, used = closer.described, last_used(observation)
     is_plain = endpoint and not endpoint.may_host_components and not endpoint.is_asynchronous
     if endpoint is None or not is_plain or used is None or endpoint.status != description.STEADY_STATUS:
         return closer
-    recent = window.recent_since_of(closer.resource)
+    recent = batch.window.recent_since_of(closer.resource)
     is_in_use = recent is not None and used > recent.under_some_rule
     return replace(observation, resource=closer.resource, to_cache=closer.to_cache) if is_in_use else closer
 
@@ -133,13 +133,6 @@ def _described(cloud: CloudSession, resource: Resource, cached: CachedDescriptio
     )
     to_cache = description.description_to_cache(resource, endpoint)
     return CloserLook(resource=described, described=endpoint, to_cache=to_cache)
-
-
-def _to_readings(queries: Queries, results: Mapping[MetricQuery, MetricResult]) -> tuple[Reading, ...]:
-    return tuple(
-        Reading(signal=signal, role=role, subject=subject, series=results[query].series, complete=results[query].complete)
-        for query, (role, signal, subject) in queries.items()
-    )
 
 
 def _to_observation(closer: CloserLook, readings: tuple[Reading, ...], window: Window) -> Observation:
@@ -224,43 +217,32 @@ def _with_component_changes(look: CloserLook, rows: Sequence[Row]) -> CloserLook
     )
 
 
-def _with_endpoint_details(cloud: CloudSession, looks: Sequence[CloserLook], window: Window) -> list[CloserLook]:
+def _with_endpoint_details(looks: Sequence[CloserLook], batch: Batch) -> list[CloserLook]:
     """The looks with what acting needs: the effect of a scale-in, whether the endpoint could be recreated, and what is on it, as described now.
 
     Right before an action autoscaling always matters: it says what of the saving isn't the reaper's.
     """
+    cloud = batch.cloud
     endpoints = [(look, look.described) for look in looks if look.described and not look.unknown_because]
-    is_needed = window.reads_in_full or any(needs_autoscaling(endpoint) for _, endpoint in endpoints)
+    is_needed = batch.window.reads_in_full or any(needs_autoscaling(endpoint) for _, endpoint in endpoints)
     scaling = autoscaling.read_autoscaling_or_none(cloud) if is_needed else Autoscaling()
     names = [row[component.NAME_KEY] for look, _ in endpoints for row in look.components]
-    replies = cloud.map_concurrently(lambda name: cloud.describe(*component.DESCRIBE, InferenceComponentName=name), names)
-    rows = {name: _row_or_none(reply) for name, reply in zip(names, replies, strict=True)}
+    replies = component.describe_all(cloud, names)
+    rows: dict[str, Row | None] = {name: reply for name, reply in replies.items() if not isinstance(reply, CloudError)}
+    # None: it is gone by now. Empty: it can't be read.
+    rows |= {n: None if e.reason is Reason.GONE else {} for n, e in replies.items() if isinstance(e, CloudError)}
     deleted = sagemaker.deleted_models(cloud, sagemaker.model_names(*(endpoint.config for _, endpoint in endpoints)))
     detailed = []
     for listed in looks:
         components = {row[component.NAME_KEY]: rows.get(row[component.NAME_KEY]) for row in listed.components}
-        look = _with_component_descriptions(listed, components)
+        look = _with_component_changes(listed, [{**row, component.NAME_KEY: name} for name, row in components.items() if row])
+        if unread := [name for name, row in components.items() if row is not None and not row]:
+            look = replace(look, unknown_because=look.unknown_because or f"its component {unread[0]} couldn't be described")
         if look.described and not look.unknown_because:
-            details = scale_in.endpoint_details(look.resource, look.described, components, scaling, deleted)
-            resource = replace(look.resource, details=details, fingerprint=fingerprint(components))
-            look = replace(look, resource=resource)
+            details = description.endpoint_details(look.resource, look.described, components, scaling, deleted)
+            look = replace(look, resource=replace(look.resource, details=details, fingerprint=fingerprint(components)))
         detailed.append(look)
     return detailed
-
-
-def _row_or_none(reply: component.DescriptionOrError) -> Row | None:
-    """The description; None if the component is gone by now, and empty if it can't be read."""
-    if isinstance(reply, CloudError):
-        return None if reply.reason is Reason.GONE else {}
-    return reply
-
-
-def _with_component_descriptions(look: CloserLook, components: Mapping[str, Row | None]) -> CloserLook:
-    """The look with what its components' descriptions say at this moment. It is unknown if one can't be read."""
-    changed = _with_component_changes(look, [{**row, component.NAME_KEY: name} for name, row in components.items() if row])
-    unread = [name for name, row in components.items() if row is not None and not row]
-    because = f"its component {unread[0]} couldn't be described" if unread else None
-    return replace(changed, unknown_because=changed.unknown_because or because)
 
 
 def fingerprint(names: Iterable[str]) -> str:
@@ -272,33 +254,28 @@ def fingerprint(names: Iterable[str]) -> str:
     return f"hosts {sha256(text.encode()).hexdigest()[:16]}" if text else "hosts nothing"
 
 
-def _all_queries(name: str, endpoint: EndpointDescription, components: Collection[str]) -> Queries:
+def _all_queries(name: str, endpoint: EndpointDescription, components: Collection[str]) -> tuple[MetricQuery, ...]:
     """Everything that could show use of the endpoint as described, or that it was watched."""
     is_empty_host = endpoint.hosts_components_only and not components
     bare = "Invocations (it hosts no inference component)" if is_empty_host else ""  # nothing on it can be invoked
     running = [v.name for v in endpoint.variants if v.instance_count]
-    queries = traffic_queries(name, running, bare or "Invocations")
-    for named in running:
-        query = metrics.query(INSTANCE_NAMESPACE, "CPUUtilization", "SampleCount", EndpointName=name, VariantName=named)
-        queries[query] = (Role.HEARTBEAT, "CPUUtilization", named)
-    for named in (v.name for v in endpoint.variants if not v.instance_count):  # it has no heartbeat of its own
-        queries[_traffic_query(name, named)] = (Role.ACTIVITY, bare or f"Invocations of {named}", "")
+    queries = [_traffic_query(name, variant, bare) for variant in running]
+    for variant in running:
+        query = metrics.query(INSTANCE_NAMESPACE, "CPUUtilization", "SampleCount", EndpointName=name, VariantName=variant)
+        queries.append(replace(query, role=Role.HEARTBEAT, subject=variant))
+    others = [v.name for v in endpoint.variants if not v.instance_count]  # they have no heartbeat of their own
+    queries += [replace(_traffic_query(name, variant, bare or f"Invocations of {variant}"), subject="") for variant in others]
     if endpoint.is_asynchronous:
-        backlog = metrics.query(TRAFFIC_NAMESPACE, "ApproximateBacklogSize", "Maximum", EndpointName=name)
-        queries[backlog] = (Role.ACTIVITY, "ApproximateBacklogSize", "")
-        for variant, metric in product(endpoint.variants, ASYNC_METRICS):
-            query = metrics.query(TRAFFIC_NAMESPACE, metric, "Sum", EndpointName=name, VariantName=variant.name)
-            queries[query] = (Role.ACTIVITY, metric, variant.name if variant.instance_count else "")
+        queries.append(metrics.query(TRAFFIC_NAMESPACE, "ApproximateBacklogSize", "Maximum", EndpointName=name))
+        for one, metric in product(endpoint.variants, ASYNC_METRICS):
+            query = metrics.query(TRAFFIC_NAMESPACE, metric, "Sum", EndpointName=name, VariantName=one.name)
+            queries.append(replace(query, subject=one.name if one.instance_count else ""))
     for inside, metric in product(components, component.ACTIVITY_METRICS):
         query = metrics.query(TRAFFIC_NAMESPACE, metric, "Sum", InferenceComponentName=inside)
-        queries[query] = (Role.ACTIVITY, f"{metric} of component {inside}", "")
-    return queries
+        queries.append(replace(query, signal=f"{metric} of component {inside}"))
+    return tuple(dict.fromkeys(queries))
 
 
-def traffic_queries(name: str, variants: Iterable[str], signal: str = "Invocations") -> Queries:
-    """Invocations of those variants."""
-    return {_traffic_query(name, variant): (Role.ACTIVITY, signal, variant) for variant in variants}
-
-
-def _traffic_query(name: str, variant: str) -> MetricQuery:
-    return metrics.query(TRAFFIC_NAMESPACE, "Invocations", "Sum", EndpointName=name, VariantName=variant)
+def _traffic_query(name: str, variant: str, signal: str = "") -> MetricQuery:
+    query = metrics.query(TRAFFIC_NAMESPACE, "Invocations", "Sum", EndpointName=name, VariantName=variant)
+    return replace(query, signal=signal, subject=variant)

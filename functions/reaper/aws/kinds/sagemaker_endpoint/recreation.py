@@ -17,11 +17,10 @@ from reaper.aws.kinds.sagemaker_endpoint.description import (
     VARIANT_MEMBERS,
     config_unrestorable_because,
 )
-from reaper.aws.recreation import Recreation
+from reaper.aws.reader import Row
+from reaper.aws.recreation import IN_SERVICE, RUN_AGAIN, Recreation, not_restored_sentences, send_in_turn
 from reaper.aws.sagemaker import chosen_members, model_names, tags_parameter, to_plain_json
-from reaper.aws.scaling import IN_SERVICE, RUN_AGAIN, not_restored_sentences, send_in_turn
 from reaper.aws.session import CloudSession
-from reaper.aws.table import Row
 from reaper.errors import CloudError, Reason
 from reaper.model import Resource
 
