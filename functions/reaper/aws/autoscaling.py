@@ -49,8 +49,8 @@ class Autoscaling:
 
 
 def read_autoscaling(cloud: CloudSession, ids: Collection[str] | None = None) -> Autoscaling:
-    """All of the region's, in bulk, or of those resource IDs only, such as `endpoint/x/variant/y`: one call where nothing is scaled, three or a few
-    more otherwise. Raises CloudError.
+    """All of the region's, in bulk, or of those resource IDs only, such as `endpoint/x/variant/y`: one call where nothing is scaled,
+    three or a few more otherwise. Raises CloudError.
     """
     has = ("ResourceId", "ScalableDimension", "MinCapacity", "MaxCapacity")
     ask: dict[str, Any] = {**NAMESPACE_PARAMETER, **({} if ids is None else {"ResourceIds": sorted(ids)})}
@@ -138,8 +138,9 @@ def _adds_capacity(policy: Row) -> bool:
 
 
 def _alarm_triggers(alarm: Row | None, policy: str, metric: str, dimensions: Mapping[str, str]) -> bool:
-    """Whether one request in vain sets it off. Both metrics are 1 then: an alarm that waits for more may wait for ever. A metric with points only where a
-    request fails may show one point and then none for long. An alarm that needs several rings then only where it takes no account of missing ones.
+    """Whether one request in vain sets it off. Both metrics are 1 then: an alarm that waits for more may wait for ever. A metric with
+    points only where a request fails may show one point and then none for long. An alarm that needs several rings then only where it
+    takes no account of missing ones.
 
     https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarms-and-missing-data.html
     """

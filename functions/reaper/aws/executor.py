@@ -1,9 +1,11 @@
 """The executor of AWS kinds: reads a resource right before an action, saves what an undo works with, sends the one call of the action, and undoes it.
 
-Loaded only to act or to undo. What each of the three shapes of action does is decided here, once for every kind. A scaling never works against
-autoscaling: the minimum that autoscaling keeps is lowered before, and raised after. Undoing is for the very same resource only, and of its numbers only
-for those that are still as the stop left them. Any other number was chosen since, by a person or by autoscaling, for what the resource has to do now: it
-stays. A call takes the capacity of one variant; the endpoint is being updated after it, and refuses the next until it is in service:
+Loaded only to act or to undo. What each of the three shapes of action does is decided here, once for every kind.
+
+A scaling never works against autoscaling: the minimum that autoscaling keeps is lowered before, and raised after. Undoing is for the
+very same resource only, and of its numbers only for those that are still as the stop left them. Any other number was chosen since, by
+a person or by autoscaling, for what the resource has to do now: it stays. A call takes the capacity of one variant; the endpoint is
+being updated after it, and refuses the next until it is in service:
 https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_UpdateEndpointWeightsAndCapacities.html
 https://docs.aws.amazon.com/autoscaling/application/APIReference/API_RegisterScalableTarget.html
 """
@@ -239,7 +241,7 @@ def _part(scaling: Scaling, earlier: Earlier, same: UndoState, wanted: Numbers) 
 
 
 def _side_changes(manifest: Manifest) -> tuple[SideChange, ...]:
-    """A scaling's: the autoscaling minimum, and the number itself, which shows whether the action took effect. No other action has any."""
+    """A scaling's: the autoscaling minimum, and the number itself, which shows whether it took effect. No other action has any."""
     saved = manifest.undo_state
     if "wanted" not in saved:
         return ()
@@ -279,12 +281,12 @@ def _scale(
     later = "; a scheduled action may raise it again" if saved["scaling"]["actions"] else ""
     part = f"{saved['part']} of {saved['parts']} {scaling.parts}" if saved["part"] < saved["parts"] else None
     changes = ", ".join(f"{name_in(id_)} from {saved['before'][id_]} to {count}" for id_, count in saved["wanted"].items())
-    because = f"{scaling.because.format(changes=changes, before=sum(saved['before'].values()))}{lowered}{later}{sagemaker.stack_warning(resource.tags)}"
-    return done(because, part)
+    because = scaling.because.format(changes=changes, before=sum(saved["before"].values()))
+    return done(f"{because}{lowered}{later}{sagemaker.stack_warning(resource.tags)}", part)
 
 
 def _put_back(table: Table, cloud: CloudSession, resource: Resource, interrupted: Act) -> PutBackResult:
-    """Put the autoscaling minimum of an interrupted scaling back, unless it took effect. A deletion changes nothing beside what it deletes."""
+    """Put the autoscaling minimum of an interrupted scaling back, unless it took effect. A deletion changes nothing else."""
     scaling = table.actions.get(interrupted.action)
     if not isinstance(scaling, Scaling):
         return NOTHING_BESIDE

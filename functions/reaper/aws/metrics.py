@@ -84,6 +84,7 @@ def published_dimensions(cloud: CloudSession, namespace: str, metric: str) -> It
 
 def _fetch_since(cloud: CloudSession, starts: Mapping[MetricQuery, datetime], window: Window) -> dict[MetricQuery, Reading]:
     """One answer for each query, from at least its own start on."""
+    cloud.count_metrics(len(starts))
     results = {query: query.reading(Series(start=start, step=STEP, end=window.end)) for query, start in starts.items()}
     cloud.map_concurrently(
         lambda batch: _fetch_batch(cloud, *batch, results), list(_split_batches(starts, window)), MAX_CONCURRENT_CALLS
@@ -107,13 +108,18 @@ def _bucket_count(window: Window) -> int:
 
 def _fetch_batch(cloud: CloudSession, batch: list[MetricQuery], window: Window, results: dict[MetricQuery, Reading]) -> None:
     ids = {f"q{i}": query for i, query in enumerate(batch)}
-    cloud.count_metrics(len(ids))
     values: dict[str, array[float]] = {}
     status = cloud.read_or_none(PERMISSIONS[0], lambda: _read_points(cloud, ids, values, window)) or {}
     for id_, query in ids.items():
         series = Series(start=window.start, step=STEP, values=values.get(id_, ()), end=window.end)
         results[query] = query.reading(series, is_complete=status.get(id_) == "Complete")
-    _add_incomplete_errors(cloud, {id_: s for id_, s in status.items() if s != "Complete"}, ids)
+    incomplete = {id_: s for id_, s in status.items() if s != "Complete"}
+    if forbidden := sorted({ids[i].metric for i, s in incomplete.items() if s == "Forbidden" and i in ids}):
+        text = f"forbidden for {', '.join(forbidden)}"
+        cloud.add_error(CloudError(Reason.DENIED, PERMISSIONS[0], text, code="Forbidden", missing=PERMISSIONS[0]))
+    if others := sorted({s for s in incomplete.values() if s != "Forbidden"}):
+        text = f"{len(incomplete)} series came back incomplete ({', '.join(others)})"
+        cloud.add_error(CloudError(Reason.PARTIAL, PERMISSIONS[0], text))
 
 
 def _read_points(
@@ -156,13 +162,3 @@ def _merge_points(row: dict[str, Any], values: dict[str, array[float]], window: 
                 buckets[index] = point if old != old else max(old, point)
     is_odd = any(late or not 0 <= index < size for index, late in places)
     return "Misaligned" if is_odd else "Messages" if row.get("Messages") else str(row["StatusCode"])
-
-
-def _add_incomplete_errors(cloud: CloudSession, status: dict[str, str], ids: dict[str, MetricQuery]) -> None:
-    forbidden = sorted({ids[i].metric for i, s in status.items() if s == "Forbidden" and i in ids})
-    if forbidden:
-        text = f"forbidden for {', '.join(forbidden)}"
-        cloud.add_error(CloudError(Reason.DENIED, PERMISSIONS[0], text, code="Forbidden", missing=PERMISSIONS[0]))
-    if others := sorted({s for s in status.values() if s != "Forbidden"}):
-        text = f"{len(status)} series came back incomplete ({', '.join(others)})"
-        cloud.add_error(CloudError(Reason.PARTIAL, PERMISSIONS[0], text))

@@ -1,7 +1,7 @@
 """The reader of AWS kinds: lists and observes what a `Table` says, a whole batch at a time.
 
-The calls that a listing, a first look and a closer look take are decided here, once for every kind. A table says what lists a kind, what its states mean,
-which signals show its use, what an action does, and what undoes it. Where a table ends, a slot takes a function; no table calls AWS.
+The calls that a listing, a first look and a closer look take are decided here, once for every kind. A table says what lists a kind,
+what its states mean, which signals show its use, what an action does and what undoes it. Where it ends, a slot takes a function.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Signal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """All that one observation of a kind has: the cloud, its table, the window, and for closer looks every observation, those of siblings included."""
+    """All that one observation of a kind has. `observations`, for closer looks at a kind with a host: all, those of siblings included."""
 
     cloud: CloudSession
     table: Table
@@ -92,6 +92,8 @@ class Batch:
     observations: Mapping[ResourceKey, Observation] = field(default_factory=dict)
 
 
+Asked = Sequence[tuple[Resource, Sequence[metrics.MetricQuery]]]
+"""What to ask CloudWatch of each."""
 Look = Callable[[Sequence[Observation], Batch], Iterable[Observation]]
 """A look at several resources at once, which returns them with more known of each."""
 
@@ -135,7 +137,7 @@ class Scaling(ActionSpec):
 class Deletion(ActionSpec):
     """Deletes what saved replies recreate, and then its autoscaling. `because`: what it does, once it was sent, with what was saved, and `{autoscaling}` if that went, too.
 
-    `recreated_by`: the module that saves and recreates it, loaded only for that: see `executor.Recreation`.
+    `recreated_by`: the module that saves and recreates it, loaded only for that: see `recreation.Recreation`.
     """
 
     deletes: ClassVar[bool] = True
@@ -151,8 +153,8 @@ class Table(Kind["CloudSession"]):
     `arns(cloud, row)`: the ARN of a row, and those of what it lives in, whose tags it inherits. `resource(cloud, row, tags)`: the resource in a row
     or a description. Else `size`, a key or a function of the row, and `component` say what it is billed as, and nothing once it is `Stopped`.
     `keep_row`: which rows of the list are resources at all. `as_now(cloud, resource, row)`: with what only a read right before an action adds. `parameters(resource)`: what names it in calls.
-    `is_busy_published`: our own signal may be published for it. `signals`: metrics of each; `first_look`: another way to read the signals of all that
-    their state leaves open, by ID. `always`: looks at these; `closer_looks`: at those that were silent, in this order. `look_permissions`: of both.
+    `is_busy_published`: our own signal may be published for it. `signals`: metrics of each; `first_queries`, instead:
+    what to ask for of the last hours, if the closer looks read the rest. `always`: looks at these; `closer_looks`: at those that were silent, in this order. `look_permissions`: of both.
     `same`, `saved`: what a start or stop saves of a description; the first tells another resource of its name, and `same_text` says in what.
     `id_below`: matches the last part of its ARN. `page`: of the console, about the resource or what its details name under `page_about`.
     """
@@ -168,7 +170,7 @@ class Table(Kind["CloudSession"]):
     parameters: Callable[[Resource], Mapping[str, Any]] | None = None
     is_busy_published: bool = False
     signals: Sequence[Signal] = ()
-    first_look: Callable[[Sequence[Resource], Batch], Mapping[ResourceKey, Observation]] | None = None
+    first_queries: Callable[[Sequence[Resource], Batch], Asked] | None = None
     always: Sequence[Look] = ()
     closer_looks: Sequence[Look] = ()
     look_permissions: tuple[str, ...] = ()
@@ -304,9 +306,9 @@ def completed(table: Table) -> Table:
 def _read_permissions(table: Table) -> tuple[str, ...]:
     listing = table.listing
     tagging = f"{listing.service}:{listing.tags_call[0]}" if listing.tags_call else PERMISSION
-    of_metrics = metrics.PERMISSIONS if table.is_busy_published or table.first_look else metrics.PERMISSIONS[:1]
+    of_metrics = metrics.PERMISSIONS if table.is_busy_published or table.first_queries else metrics.PERMISSIONS[:1]
     reads = (f"{listing.service}:{listing.list}", *table.look_permissions, tagging)
-    reads += of_metrics if table.is_busy_published or table.first_look or table.signals else ()
+    reads += of_metrics if table.is_busy_published or table.first_queries or table.signals else ()
     return reads + (autoscaling.PERMISSIONS if any(isinstance(a, Scaling) for a in table.actions.values()) else ())
 
 
@@ -432,14 +434,22 @@ def observe(table: Table, cloud: CloudSession, resources: Sequence[Resource], wi
 def _first_look(resources: Sequence[Resource], batch: Batch) -> dict[ResourceKey, Observation]:
     """Every observation, with the signals that cost least."""
     table, known = batch.table, batch.window.known
-    if table.first_look:
-        return {key: by_status(one, table.states) for key, one in table.first_look(resources, batch).items()}
+    if table.first_queries:
+        seen = {key_of(r): Observation(resource=r, readings=known.get(r.id, ())) for r in resources}
+        seen |= recently_observed(table.first_queries([r for r in resources if r.id not in known], batch), batch)
+        return {key: by_status(one, table.states) for key, one in seen.items()}
     decided = [by_status(Observation(resource=resource), table.states) for resource in resources]
     to_read = [one.resource for one in decided if not is_decided(one) and not known.get(one.resource.id)]
     read = sagemaker.busy_readings if table.is_busy_published else read_signals
     readings = read(to_read, batch) | {id_: kept for id_, kept in known.items() if kept}
     seen_all = [replace(one, readings=readings.get(one.resource.id, ())) for one in decided]
     return {key_of(one.resource): one for one in _looked_at(seen_all, table.always, batch)}
+
+
+def recently_observed(asked: Asked, batch: Batch) -> dict[ResourceKey, Observation]:
+    """Each with what its queries showed of the last hours."""
+    first = metrics.fetch_first_look(batch.cloud, asked, batch.window)
+    return {key_of(r): Observation(resource=r, readings=tuple(first[query] for query in queries)) for r, queries in asked}
 
 
 def _looked_at(observations: Sequence[Observation], looks: Sequence[Look], batch: Batch) -> Iterable[Observation]:
@@ -463,9 +473,9 @@ def each(look: Callable[[Observation, Batch], Observation]) -> Look:
 def read_signals(resources: Sequence[Resource], batch: Batch) -> dict[str, tuple[Reading, ...]]:
     """Every signal of each, by resource ID. The whole window is only read of what was silent in the last hours."""
     cloud, signals, window = batch.cloud, batch.table.signals, batch.window
-    first = metrics.fetch_first_look(cloud, [(r, [s.query(r) for s in signals]) for r in resources], window)
-    shown = {r.id: tuple(first[s.query(r)] for s in signals) for r in resources}
-    silent = [r for r in resources if not is_recent(Observation(resource=r, readings=shown[r.id]), window)]
+    seen = recently_observed([(r, [s.query(r) for s in signals]) for r in resources], batch).values()
+    shown = {one.resource.id: one.readings for one in seen}
+    silent = [one.resource for one in seen if not is_recent(one, window)]
     whole = metrics.fetch_metrics(cloud, [s.query(r) for r in silent for s in signals], window)
     return shown | {r.id: tuple(whole[s.query(r)] for s in signals) for r in silent}
 

@@ -64,6 +64,14 @@ def with_restored_tag(own_tags: Mapping[str, str], first_created_at: str) -> dic
     return {**own_tags, RESTORED_TAG: first_created_at}
 
 
+def read_identity(cloud: CloudSession, row: Row, arn: str) -> dict[str, Any]:
+    """Its own tags and when its first incarnation was created. Raises CloudError if the tags leave no room for `RESTORED_TAG`."""
+    own_tags = reader.read_tags_now(cloud, arn)
+    born = first_created(row, own_tags)
+    with_restored_tag(own_tags, born)
+    return {"tags": own_tags, "born": born}
+
+
 def require_models(cloud: CloudSession, names: Collection[str]) -> None:
     """Raises CloudError if one of these models is gone: nothing could be recreated from it."""
     for name in sorted(names):
@@ -230,9 +238,14 @@ def restore_autoscaling(cloud: CloudSession, saved: SavedAutoscaling, ids: Colle
     present = {target_key(row) for row in now.targets}
     gone = [t for t in _saved_rows(saved, "targets", ids) if target_key(t) not in present]
     _restore_each(lost, gone, lambda row: register_target(cloud.call, row, **row))
-    policies = {(*target_key(row), row["PolicyName"]): row for row in now.policies}
-    before = [(policies.get((*target_key(p), p["PolicyName"])), p) for p in _saved_rows(saved, "policies", ids)]
-    missing = [policy for present, policy in before if not _has_all_alarms(present, policy, saved)]
+    # A policy that was made by a run that then failed has none of its alarms yet.
+    alarms = {(*target_key(p), p["PolicyName"]): {a.get("AlarmName") for a in p.get("Alarms") or ()} for p in now.policies}
+    missing = [
+        policy
+        for policy in _saved_rows(saved, "policies", ids)
+        if (names := alarms.get((*target_key(policy), policy["PolicyName"]))) is None
+        or not names >= {alarm["AlarmName"] for alarm in _saved_alarms(policy, saved)}
+    ]
     _restore_each(lost, missing, lambda row: _restore_policy(cloud, row, saved))
     wanted = _saved_rows(saved, "actions", ids)
     actions = {(*target_key(row), row["ScheduledActionName"]) for row in (_read_scheduled_actions(cloud) if wanted else ())}
@@ -241,12 +254,6 @@ def restore_autoscaling(cloud: CloudSession, saved: SavedAutoscaling, ids: Colle
         lost, absent, lambda row: cloud.call(SERVICE, "PutScheduledAction", ANY_REPLY_KEY, **NAMESPACE_PARAMETER, **row)
     )
     return lost
-
-
-def _has_all_alarms(present: Row | None, policy: Row, saved: SavedAutoscaling) -> bool:
-    """Whether the policy is there and all its alarms set it off: one made by a run that then failed has none of them yet."""
-    alarm_names = {alarm["AlarmName"] for alarm in (present or {}).get("Alarms") or ()}
-    return present is not None and alarm_names >= {alarm["AlarmName"] for alarm in _saved_alarms(policy, saved)}
 
 
 def _saved_alarms(policy: Row, saved: SavedAutoscaling) -> list[Row]:

@@ -146,12 +146,10 @@ class CloudSession:
         return f"arn:{self.partition}:sagemaker:{self.region}:{self.target.account}:{below}/{name}"
 
     def for_kind(self) -> CloudSession:
-        """The same target with fresh counters."""
+        """The same target with fresh counters, and with nothing remembered from before."""
         return CloudSession(self._session, self.target, self._method)
 
-    def without_cache(self) -> CloudSession:
-        """The same target, with nothing remembered from before."""
-        return self.for_kind()
+    without_cache = for_kind
 
     def recheck_end(self, now: datetime) -> datetime:
         """The end of this minute, so that CloudWatch's present minute is seen, too."""

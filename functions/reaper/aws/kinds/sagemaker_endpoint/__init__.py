@@ -138,7 +138,7 @@ KIND = completed(
         states=look.STATES,
         details=EndpointDetails,
         as_now=with_components,
-        first_look=look.first_look,
+        first_queries=look.first_queries,
         closer_looks=(look.closer_look,),
         look_permissions=(
             "sagemaker:DescribeEndpoint",

@@ -1,5 +1,5 @@
-"""What is known of one endpoint: what DescribeEndpoint and DescribeEndpointConfig say, whether it could be recreated, what later sweeps need not read again, and
-what scaling it in would do.
+"""What is known of one endpoint: what DescribeEndpoint and DescribeEndpointConfig say, whether it could be recreated, what later
+sweeps need not read again, and what scaling it in would do.
 
 A description with a member that this version can't restore is of a newer service, and isn't deleted. Tests compare the tables with the
 SDK's own model: https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DescribeEndpoint.html,
@@ -59,6 +59,8 @@ VARIANT_SERVICE_MEMBERS = {
     "AcceleratorPartitionLayouts",
 }  # fmt: skip
 VARIANT_KEYS = ("ProductionVariants", "ShadowProductionVariants")
+CHANGING_STATUSES = {"Creating", "Updating", "SystemUpdating", "RollingBack"}
+STEADY_STATUSES = {"InService", "OutOfService", "Failed", "UpdateRollbackFailed"}
 CONFIG_NOT_READ = "no rule asks to delete it, so its configuration wasn't checked"
 CREATED_KEY, CONFIG_NAME_KEY, TYPES_KEY = "CreationTime", "EndpointConfigName", "types"
 STEADY_STATUS = "InService"
@@ -228,12 +230,14 @@ def description_to_cache(resource: Resource, endpoint: EndpointDescription) -> C
     recreated, is never taken from here: https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_UpdateEndpoint.html
     """
     revision = revision_of(resource.created, resource.changed)
-    if not revision or not _is_steady(endpoint.reply, revision):
+    if not revision or not _is_steady(endpoint.reply, resource):
         return None
     says_what_runs = endpoint.config.get(CONFIG_NAME_KEY) == endpoint.reply.get(CONFIG_NAME_KEY)
     if not endpoint.has_cached_types and not (says_what_runs and isinstance(endpoint.config.get(CREATED_KEY), datetime)):
         return None
-    types = _instance_types(endpoint)
+    is_plain = not endpoint.is_asynchronous and not endpoint.may_host_components
+    kinds = {v.name: v.instances[0][0] for v in endpoint.variants if len(v.instances) == 1}
+    types = _plain_types(endpoint.reply, kinds) if is_plain else None
     body = {CONFIG_NAME_KEY: endpoint.reply[CONFIG_NAME_KEY], TYPES_KEY: types} if types else {}
     return CachedDescription(revision=revision, body=body, parts=billed_parts(endpoint), size=size_text(endpoint))
 
@@ -241,45 +245,28 @@ def description_to_cache(resource: Resource, endpoint: EndpointDescription) -> C
 def cached_types(resource: Resource, cached: CachedDescription | None, row: Row) -> InstanceTypes | None:
     """The types by variant, where what was kept is of this very endpoint as listed and as described by `row`; None for everything else."""
     revision, name = revision_of(resource.created, resource.changed), row.get(CONFIG_NAME_KEY)
-    if cached is None or revision is None or cached.revision != revision or not _is_steady(row, revision):
+    if cached is None or revision is None or cached.revision != revision or not _is_steady(row, resource):
         return None
     if not name or cached.body.get(CONFIG_NAME_KEY) != name:
         return None
-    types, plain = cached.body.get(TYPES_KEY), _plain_variant_names(row)
-    if plain is None or not isinstance(types, Mapping) or types.keys() != plain:
-        return None
-    return types if all(_is_instance_type(kind) for kind in types.values()) else None
+    return _plain_types(row, cached.body.get(TYPES_KEY))
 
 
-def _instance_types(endpoint: EndpointDescription) -> dict[str, str] | None:
-    """The type of each variant; None for what is not the plain case."""
-    kinds = {v.name: v.instances[0][0] for v in endpoint.variants if len(v.instances) == 1}
-    if kinds.keys() != _plain_variant_names(endpoint.reply) or endpoint.is_asynchronous or endpoint.may_host_components:
-        return None
-    return {name: str(kind) for name, kind in kinds.items()} if all(map(_is_instance_type, kinds.values())) else None
-
-
-def _plain_variant_names(row: Row) -> set[str] | None:
-    """The names of its variants, where the description itself says that each runs instances and a model of its own."""
+def _plain_types(row: Row, types: object) -> InstanceTypes | None:
+    """The type of each variant, if the description says that each runs instances of one type and a model of its own; else None."""
     rows = variant_rows(row)
     names = {variant["VariantName"] for variant in rows}
     plain = all((variant.get("CurrentInstanceCount") or 0) > 0 and variant.get("DeployedImages") for variant in rows)
     other = row.get("AsyncInferenceConfig") or any(variant.get(key) for variant in rows for key in OTHER_CAPACITY_KEYS)
-    return names if plain and names and len(names) == len(rows) and not other else None
+    if other or not plain or not names or len(names) < len(rows) or not isinstance(types, Mapping) or types.keys() != names:
+        return None
+    return types if all(isinstance(kind, str) and INSTANCE_TYPE_PATTERN.fullmatch(kind) for kind in types.values()) else None
 
 
-def _is_instance_type(kind: Any) -> bool:
-    return isinstance(kind, str) and INSTANCE_TYPE_PATTERN.fullmatch(kind) is not None
-
-
-def _is_steady(row: Row, revision: str) -> bool:
-    made, changed = row.get(CREATED_KEY), row.get("LastModifiedTime")
-    timed = isinstance(made, datetime) and isinstance(changed, datetime)
-    return row.get("EndpointStatus") == STEADY_STATUS and timed and revision_of(made, changed) == revision
-
-
-CHANGING_STATUSES = {"Creating", "Updating", "SystemUpdating", "RollingBack"}
-STEADY_STATUSES = {"InService", "OutOfService", "Failed", "UpdateRollbackFailed"}
+def _is_steady(row: Row, listed: Resource) -> bool:
+    """Whether the description shows it in service, and unchanged since it was listed."""
+    times = row.get(CREATED_KEY), row.get("LastModifiedTime")
+    return row.get("EndpointStatus") == STEADY_STATUS and None not in times and times == (listed.created, listed.changed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -343,6 +330,8 @@ def production_variants(endpoint: EndpointDescription) -> list[Row]:
 
 def _by_saving_descending(resource: Resource, endpoint: EndpointDescription, least: Mapping[str, int]) -> dict[str, int]:
     """The same, the greatest saving at list price first; those without a price come last, and equal ones go by name."""
+    if len(least) == 1:
+        return dict(least)
     book, saved = PriceBook(), dict.fromkeys(least, -1.0)
     for variant in (v for v in endpoint.variants if v.name in least):
         freed = tuple((size, max(0, count - least[variant.name])) for size, count in variant.instances)
@@ -390,25 +379,19 @@ def endpoint_details(
     `deleted`: models that were.
     """
     plan = plan_scale_in(resource, endpoint, scaling)
-    return EndpointDetails(
-        copies={**details_of(resource).copies, **{name: copy_count(row) if row else None for name, row in components.items()}},
-        scale_in=plan,
-        parts_after_stop=_parts_at_most(endpoint, plan.first_variant),
-        parts_anyway=_parts_at_most(endpoint, autoscaling.minimum_by_variant(scaling, resource.name)),
-        unrestorable=_unrestorable(resource, endpoint, deleted),
-    )
-
-
-def _unrestorable(resource: Resource, endpoint: EndpointDescription, deleted: Collection[str]) -> Blocked | None:
-    """Why it can't be recreated."""
-    if endpoint.has_cached_types:
-        return Blocked(because=CONFIG_NOT_READ, not_read=True)
     because = (
         endpoint_unrestorable_because(endpoint)
         or sagemaker.no_room_for_tag_because(resource.tags)
         or sagemaker.missing_model_because(sagemaker.model_names(endpoint.config), deleted)
     )
-    return Blocked(because=because) if because else None
+    unrestorable = Blocked(because=because) if because else None
+    return EndpointDetails(
+        copies={**details_of(resource).copies, **{name: copy_count(row) if row else None for name, row in components.items()}},
+        scale_in=plan,
+        parts_after_stop=_parts_at_most(endpoint, plan.first_variant),
+        parts_anyway=_parts_at_most(endpoint, autoscaling.minimum_by_variant(scaling, resource.name)),
+        unrestorable=Blocked(because=CONFIG_NOT_READ, not_read=True) if endpoint.has_cached_types else unrestorable,
+    )
 
 
 def _parts_at_most(endpoint: EndpointDescription, most: Mapping[str, int]) -> tuple[BilledPart, ...] | None:

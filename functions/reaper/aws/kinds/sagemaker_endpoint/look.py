@@ -8,7 +8,7 @@ Metrics: https://docs.aws.amazon.com/sagemaker/latest/dg/monitoring-cloudwatch.h
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
@@ -26,7 +26,7 @@ from reaper.aws.kinds.sagemaker_endpoint.description import (
     needs_autoscaling,
 )
 from reaper.aws.metrics import MetricQuery
-from reaper.aws.reader import ResourceKey, Row, key_of
+from reaper.aws.reader import Asked, Row
 from reaper.errors import CloudError, Reason
 from reaper.evidence import last_used
 from reaper.kind import by_status, is_decided, status_rule
@@ -54,10 +54,10 @@ ASYNC_METRICS = ("InvocationsProcessed", "InvocationsProcesssed", "InvocationFai
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloserLook:
-    """One silent endpoint, read closely. `described` is None if that failed; then `unknown_because` says why."""
+    """One silent endpoint, read closely."""
 
     resource: Resource
-    described: EndpointDescription | None = None
+    described: EndpointDescription
     unknown_because: str | None = None
     changing_because: str | None = None
     components: tuple[Row, ...] = ()
@@ -65,16 +65,11 @@ class CloserLook:
     queries: tuple[MetricQuery, ...] = ()
 
 
-def first_look(resources: Sequence[Resource], batch: Batch) -> Mapping[ResourceKey, Observation]:
-    """The recent traffic of all in bulk, but of those known from an earlier sweep."""
-    cloud, window = batch.cloud, batch.window
-    unknown = [r for r in resources if r.id not in window.known]
-    variants = _recent_variants(cloud) if unknown else {}
-    idle = {"Creating", "Deleting"}
-    queries = {key_of(r): [_traffic_query(r.name, v) for v in variants.get(r.name, ())] for r in unknown if r.status not in idle}
-    traffic = metrics.fetch_first_look(cloud, [(r, queries.get(key_of(r), ())) for r in unknown], window)
-    seen = {key: tuple(traffic[query] for query in asked) for key, asked in queries.items()}
-    return {key_of(r): Observation(resource=r, readings=window.known.get(r.id) or seen.get(key_of(r), ())) for r in resources}
+def first_queries(resources: Sequence[Resource], batch: Batch) -> Asked:
+    """The traffic of each variant that ran lately."""
+    variants = _recent_variants(batch.cloud) if resources else {}
+    named = {r.name: () if r.status in {"Creating", "Deleting"} else variants.get(r.name, ()) for r in resources}
+    return [(r, [_traffic_query(r.name, variant) for variant in named[r.name]]) for r in resources]
 
 
 def closer_look(observations: Sequence[Observation], batch: Batch) -> Iterator[Observation]:
@@ -112,10 +107,10 @@ def _look_closer(observation: Observation, cached: CachedDescription | None, bat
     read = partial(_described, batch.cloud, resource, cached)
     closer = batch.cloud.attempt("sagemaker:DescribeEndpoint", read, may_be_gone=True)
     if isinstance(closer, CloudError):
-        return CloserLook(resource=resource, unknown_because=f"it couldn't be described: {closer}")
+        return Observation(resource=resource, unknown_because=f"it couldn't be described: {closer}")
     endpoint, used = closer.described, last_used(observation)
-    is_plain = endpoint and not endpoint.may_host_components and not endpoint.is_asynchronous
-    if endpoint is None or not is_plain or used is None or endpoint.status != description.STEADY_STATUS:
+    is_plain = not endpoint.may_host_components and not endpoint.is_asynchronous
+    if not is_plain or used is None or endpoint.status != description.STEADY_STATUS:
         return closer
     recent = batch.window.recent_since_of(closer.resource)
     is_in_use = recent is not None and used > recent.under_some_rule
@@ -139,8 +134,6 @@ def _to_observation(closer: CloserLook, readings: tuple[Reading, ...], window: W
     """Its status decides before anything that couldn't be read, and serverless or scaled-in endpoints cost nothing while idle."""
     seen = Observation(resource=closer.resource, readings=readings, to_cache=closer.to_cache)
     endpoint, unknown = closer.described, closer.unknown_because
-    if endpoint is None:
-        return replace(seen, unknown_because=unknown)
     seen = by_status(seen, STATES)
     if is_decided(seen):
         return seen
@@ -168,7 +161,7 @@ def _components_by_endpoint(cloud: CloudSession, looks: Sequence[CloserLook]) ->
     """
     if not looks:
         return {}
-    if not any(look.described and look.described.may_host_components for look in looks):
+    if not any(look.described.may_host_components for look in looks):
         series = metrics.published_dimensions(cloud, component.HEARTBEAT_NAMESPACE, component.HEARTBEAT_METRICS[0])
         if cloud.read_or_none("cloudwatch:ListMetrics", lambda: any(True for _ in series)) is False:
             return {}
@@ -186,8 +179,6 @@ def _with_queries(look: CloserLook, components: ComponentsByEndpoint | None) -> 
     serve nothing: its heartbeat alone proves it idle, since its last change.
     """
     endpoint = look.described
-    if endpoint is None:
-        return look
     if components is None and endpoint.may_host_components:
         return replace(look, unknown_because="whether it hosts inference components, and their traffic, couldn't be read")
     rows = (components or {}).get(look.resource.name, [])
@@ -223,7 +214,7 @@ def _with_endpoint_details(looks: Sequence[CloserLook], batch: Batch) -> list[Cl
     Right before an action autoscaling always matters: it says what of the saving isn't the reaper's.
     """
     cloud = batch.cloud
-    endpoints = [(look, look.described) for look in looks if look.described and not look.unknown_because]
+    endpoints = [(look, look.described) for look in looks if not look.unknown_because]
     is_needed = batch.window.reads_in_full or any(needs_autoscaling(endpoint) for _, endpoint in endpoints)
     scaling = autoscaling.read_autoscaling_or_none(cloud) if is_needed else Autoscaling()
     names = [row[component.NAME_KEY] for look, _ in endpoints for row in look.components]
@@ -238,7 +229,7 @@ def _with_endpoint_details(looks: Sequence[CloserLook], batch: Batch) -> list[Cl
         look = _with_component_changes(listed, [{**row, component.NAME_KEY: name} for name, row in components.items() if row])
         if unread := [name for name, row in components.items() if row is not None and not row]:
             look = replace(look, unknown_because=look.unknown_because or f"its component {unread[0]} couldn't be described")
-        if look.described and not look.unknown_because:
+        if not look.unknown_because:
             details = description.endpoint_details(look.resource, look.described, components, scaling, deleted)
             look = replace(look, resource=replace(look.resource, details=details, fingerprint=fingerprint(components)))
         detailed.append(look)

@@ -51,14 +51,11 @@ def read(cloud: CloudSession, resource: Resource, earlier: Earlier) -> UndoState
     recreation.require_models(cloud, model_names(config["params"]))
     variants = [chosen_members(v, *VARIANT_MEMBERS) for v in row.get("ProductionVariants") or ()]
     ids = {autoscaling.variant_resource_id(resource.name, v["VariantName"]) for v in variants}
-    own_tags = reader.read_tags_now(cloud, row["EndpointArn"])
-    first_created = recreation.first_created(row, own_tags)
-    recreation.with_restored_tag(own_tags, first_created)
+    identity = recreation.read_identity(cloud, row, row["EndpointArn"])
     return {
         "endpoint": chosen_members(row, *ENDPOINT_MEMBERS),
-        "born": first_created,
+        **identity,
         "previous": earlier.record,
-        "tags": own_tags,
         "variants": variants,
         "shadows": [chosen_members(v, *VARIANT_MEMBERS) for v in row.get("ShadowProductionVariants") or ()],
         "config": config,

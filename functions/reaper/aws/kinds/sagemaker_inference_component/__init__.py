@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 from reaper.aws import autoscaling, metrics, sagemaker
 from reaper.aws.autoscaling import component_resource_id
 from reaper.aws.reader import (
+    Asked,
     Batch,
     Deletion,
     Goal,
     Listing,
-    ResourceKey,
     Row,
     Scaling,
     Signal,
@@ -30,6 +30,7 @@ from reaper.aws.reader import (
     completed,
     key_of,
     listed_resource,
+    recently_observed,
 )
 from reaper.aws.sagemaker import chosen_members, unknown_members_clause
 from reaper.errors import CloudError, Reason
@@ -182,18 +183,11 @@ def describe_all(cloud: CloudSession, names: Sequence[str]) -> dict[str, Descrip
     return dict(zip(names, replies, strict=True))
 
 
-def first_look(resources: Sequence[Resource], batch: Batch) -> Mapping[ResourceKey, Observation]:
-    """The recent traffic of all, but of those known from an earlier sweep. A component that was read alone brings its siblings along."""
-    named, known = {key_of(r) for r in resources}, batch.window.known
+def first_queries(resources: Sequence[Resource], batch: Batch) -> Asked:
+    """The traffic of all. A component that was read alone brings its siblings along."""
+    named = {key_of(r) for r in resources}
     every = [*resources, *(s for r in resources for s in details_of(r).siblings if key_of(s) not in named)]
-    observations = {key_of(r): Observation(resource=r, readings=known.get(r.id, ())) for r in every}
-    return observations | _recent_traffic([r for r in every if r.id not in known], batch)
-
-
-def _recent_traffic(resources: Sequence[Resource], batch: Batch) -> dict[ResourceKey, Observation]:
-    queries = [(r, [signal.query(r) for signal in ACTIVITY]) for r in resources]
-    first = metrics.fetch_first_look(batch.cloud, queries, batch.window)
-    return {key_of(r): Observation(resource=r, readings=tuple(first[query] for query in asked)) for r, asked in queries}
+    return [(r, [signal.query(r) for signal in ACTIVITY]) for r in every]
 
 
 def closer_look(observations: Sequence[Observation], batch: Batch) -> Iterator[Observation]:
@@ -202,7 +196,8 @@ def closer_look(observations: Sequence[Observation], batch: Batch) -> Iterator[O
     endpoints = {details_of(one.resource).endpoint_name for one in observations}
     hosted = {key: one for key, one in batch.observations.items() if details_of(one.resource).endpoint_name in endpoints}
     # The rule of the silent one may be shorter than that of an adapter, whose last use counts for it.
-    hosted |= _recent_traffic([one.resource for one in hosted.values() if window.known.get(one.resource.id)], batch)
+    known = [one.resource for one in hosted.values() if window.known.get(one.resource.id)]
+    hosted |= recently_observed([(r, [signal.query(r) for signal in ACTIVITY]) for r in known], batch)
     # Of one whose status this version doesn't know, everything is read, too: its use may count for its base.
     settled = {key for key, one in hosted.items() if one.free_because or one.changing_because}
     silent = [one for key, one in hosted.items() if key not in settled and not is_recent(one, window)]
@@ -405,7 +400,7 @@ TABLE = Table(
     arns=arns_of,
     resource=component_resource,
     as_now=with_siblings,
-    first_look=first_look,
+    first_queries=first_queries,
     closer_looks=(closer_look,),
     look_permissions=("sagemaker:DescribeInferenceComponent", "sagemaker:ListModels"),
     blocks=BLOCKS,

@@ -34,13 +34,11 @@ def read(cloud: CloudSession, resource: Resource, earlier: Earlier) -> UndoState
     row, same = described(cloud, resource.name)
     if odd := component_kind.unrestorable_because(row):
         raise CloudError(Reason.REFUSED, "sagemaker:DescribeInferenceComponent", odd)
-    own_tags = reader.read_tags_now(cloud, row["InferenceComponentArn"])
-    born = recreation.first_created(row, own_tags)
-    recreation.with_restored_tag(own_tags, born)
+    identity = recreation.read_identity(cloud, row, row["InferenceComponentArn"])
     component = {**chosen_members(row, *component_kind.MEMBERS, "LastDeploymentConfig"), **same["made_of"]}
     recreation.require_models(cloud, sagemaker.model_names(component))
     return {
-        "component": {**component, "copies": component_kind.copy_count(row), "tags": own_tags, "born": born},
+        "component": {**component, "copies": component_kind.copy_count(row), **identity},
         "host": _endpoint_first_created(cloud, row["EndpointName"]),
         "scaling": recreation.read_autoscaling_state(cloud, {component_resource_id(resource.name)}, will_be_deleted=True),
         "previous": earlier.record,
