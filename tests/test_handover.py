@@ -10,7 +10,7 @@ import pytest
 from fakes.builders import DAY, HOUR, NOW, TARGET, resource, rule
 from fakes.records import an_act
 from reaper import handover, registry
-from reaper.aws.kinds.sagemaker_endpoint.scale_in import EndpointDetails, ScaleInPlan
+from reaper.aws.kinds.sagemaker_endpoint.description import EndpointDetails, ScaleInPlan
 from reaper.calendars.office_hours import Hours
 from reaper.case import Blocked, Case, Coverage, Evidence, Owner, Price
 from reaper.errors import CloudError

@@ -182,7 +182,7 @@ def test_a_change_calendar_without_a_region_is_unreadable(monkeypatch: pytest.Mo
     [
         pytest.param("{ics: c.ics}", "icalendar", "calendars", id="iCalendar files"),
         pytest.param("{country: DE}", "holidays", "calendars", id="holidays"),
-        pytest.param("{change_calendar: year-end}", "reaper.aws.change_calendar", "aws", id="Change Calendars"),
+        pytest.param("{change_calendar: year-end}", "reaper.aws.stores.texts", "aws", id="Change Calendars"),
     ],
 )
 def test_a_missing_library_is_named_with_the_extra(spec: str, library: str, extra: str, tmp_path: Path, monkeypatch):

@@ -21,7 +21,7 @@ from botocore import xform_name
 
 import reaper
 from fakes.builders import TARGET
-from reaper.aws.doctor.rights import grant_line, parse_principal
+from reaper.aws.doctor.checks import grant_line, parse_principal
 from reaper.cli.main import app
 from reaper.ledger import opening
 from reaper.ledger.rows import RunStatistics

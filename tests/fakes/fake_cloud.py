@@ -28,7 +28,7 @@ from reaper.acting.contract import (
     done,
 )
 from reaper.aws.executor import arn_pattern
-from reaper.aws.kinds.sagemaker_endpoint.scale_in import EndpointDetails, ScaleInPlan
+from reaper.aws.kinds.sagemaker_endpoint.description import EndpointDetails, ScaleInPlan
 from reaper.case import Blocked
 from reaper.errors import CloudError, Reason
 from reaper.finding import Outcome

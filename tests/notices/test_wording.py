@@ -21,7 +21,7 @@ from fakes.builders import NOW, resource, rule
 from fakes.mails import compose_summary, notice_item, owner_notices
 from fakes.sample_findings import OWNERS, finding, occasion, only, report
 from reaper import registry
-from reaper.aws.kinds.sagemaker_endpoint.scale_in import EndpointDetails, ScaleInPlan
+from reaper.aws.kinds.sagemaker_endpoint.description import EndpointDetails, ScaleInPlan
 from reaper.aws.kinds.sagemaker_inference_component import ComponentDetails
 from reaper.aws.kinds.sagemaker_studio_app import StudioAppDetails
 from reaper.calendars import office_hours

@@ -17,7 +17,7 @@ from on_aws.actions.stage import Stage as Acting
 from on_aws.actions.stage import _session
 from on_aws.conftest import DAY, HOUR, NOW
 from reaper.aws import targets
-from reaper.aws.table import Table
+from reaper.aws.reader import Table
 from reaper.errors import Reason
 from reaper.kind import Kind
 from reaper.model import StepName

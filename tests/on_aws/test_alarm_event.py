@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from reaper.aws.functions.event import AlarmedEndpoint, alarmed_endpoints
+from reaper.aws.functions.alarms import AlarmedEndpoint, alarmed_endpoints
 
 CHURN = AlarmedEndpoint(account="111111111111", region="eu-west-1", name="churn")
 

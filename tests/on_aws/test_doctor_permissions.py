@@ -19,7 +19,7 @@ from botocore.validate import ParamValidator
 
 from reaper import registry, settings
 from reaper.aws.doctor import checks as doctor
-from reaper.aws.doctor.rights import NOTHING
+from reaper.aws.doctor.checks import NOTHING
 from reaper.aws.session import CloudSession, new_session
 from reaper.aws.stores import dynamodb
 from reaper.doctor.check import Check, CheckStatus, DoctorContext

@@ -13,7 +13,7 @@ from on_aws.conftest import NOW
 from reaper import registry
 from reaper.aws.doctor import channels
 from reaper.aws.doctor import checks as doctor
-from reaper.aws.doctor.rights import (
+from reaper.aws.doctor.checks import (
     Request,
     grant_line,
     known_principal,

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 from on_aws.actions.stage import Stage
 from on_aws.conftest import NOW, Sweep
 from reaper import registry
-from reaper.aws.kinds.sagemaker_endpoint.scale_in import EndpointDetails, ScaleInPlan
+from reaper.aws.kinds.sagemaker_endpoint.description import EndpointDetails, ScaleInPlan
 from reaper.aws.kinds.sagemaker_inference_component import ComponentDetails
 from reaper.aws.kinds.sagemaker_studio_app import StudioAppDetails
 from reaper.case import Blocked

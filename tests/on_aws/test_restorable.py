@@ -8,9 +8,9 @@ import boto3
 import pytest
 
 from reaper.aws import recreation, sagemaker
+from reaper.aws.kinds import sagemaker_inference_component as component
 from reaper.aws.kinds.sagemaker_endpoint import description
 from reaper.aws.kinds.sagemaker_endpoint.description import EndpointDescription, endpoint_unrestorable_because
-from reaper.aws.kinds.sagemaker_inference_component import description as component
 from reaper.aws.session import CloudSession
 from reaper.model import Target
 from reaper_sandbox.aws.account import Account

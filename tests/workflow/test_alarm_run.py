@@ -9,8 +9,7 @@ from datetime import timedelta
 import pytest
 
 from fakes.records import an_act, open_targets
-from reaper.aws.functions.alarms import is_left_to_another, run_on_alarms
-from reaper.aws.functions.event import AlarmedEndpoint
+from reaper.aws.functions.alarms import AlarmedEndpoint, is_left_to_another, run_on_alarms
 from reaper.coverage import OWN
 from reaper.finding import Report
 from reaper.ledger.runs import UNREACHED_ROW

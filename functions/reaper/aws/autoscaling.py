@@ -8,13 +8,12 @@ https://docs.aws.amazon.com/sagemaker/latest/dg/endpoint-auto-scaling-zero-insta
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from reaper.aws.table import Row
-
 if TYPE_CHECKING:
+    from reaper.aws.reader import Row
     from reaper.aws.session import CloudSession
 
 UNREAD = "its scaling policies couldn't be read, so it may not scale up again automatically"
@@ -49,10 +48,16 @@ class Autoscaling:
     alarms: Mapping[str, Row] = field(default_factory=dict)
 
 
-def read_autoscaling(cloud: CloudSession) -> Autoscaling:
-    """All of the region's, in bulk: one call where nothing is scaled, three or a few more otherwise. Raises CloudError."""
-    targets = tuple(_read_targets(cloud))
-    policies = tuple(_read_policies(cloud)) if targets else ()
+def read_autoscaling(cloud: CloudSession, ids: Collection[str] | None = None) -> Autoscaling:
+    """All of the region's, in bulk, or of those resource IDs only, such as `endpoint/x/variant/y`: one call where nothing is scaled,
+    three or a few more otherwise. Raises CloudError.
+    """
+    has = ("ResourceId", "ScalableDimension", "MinCapacity", "MaxCapacity")
+    ask: dict[str, Any] = {**NAMESPACE_PARAMETER, **({} if ids is None else {"ResourceIds": sorted(ids)})}
+    rows = cloud.paged_rows(SERVICE, "DescribeScalableTargets", "ScalableTargets", *has, **ask)
+    targets = tuple(rows) if ids is None or ids else ()
+    each = [None] if ids is None and targets else sorted({target["ResourceId"] for target in targets})
+    policies = tuple(policy for id_ in each for policy in _read_policies(cloud, id_))
     return Autoscaling(targets=targets, policies=policies, alarms=_read_alarms(cloud, policies))
 
 
@@ -61,23 +66,10 @@ def read_autoscaling_or_none(cloud: CloudSession) -> Autoscaling | None:
     return cloud.read_or_none(PERMISSIONS[0], lambda: read_autoscaling(cloud))
 
 
-def read_autoscaling_of(cloud: CloudSession, ids: Iterable[str]) -> Autoscaling:
-    """The same of those resource IDs only, such as `endpoint/x/variant/y`. Raises CloudError."""
-    wanted = sorted(ids)
-    targets = tuple(_read_targets(cloud, ResourceIds=wanted)) if wanted else ()
-    scaled = sorted({target["ResourceId"] for target in targets})
-    policies = tuple(policy for id_ in scaled for policy in _read_policies(cloud, ResourceId=id_))
-    return Autoscaling(targets=targets, policies=policies, alarms=_read_alarms(cloud, policies))
-
-
-def _read_targets(cloud: CloudSession, **filters: Any) -> Iterator[Row]:
-    has = ("ResourceId", "ScalableDimension", "MinCapacity", "MaxCapacity")
-    return cloud.paged_rows(SERVICE, "DescribeScalableTargets", "ScalableTargets", *has, **NAMESPACE_PARAMETER, **filters)
-
-
-def _read_policies(cloud: CloudSession, **filters: Any) -> Iterator[Row]:
-    named = ("PolicyName", "PolicyARN", "PolicyType", "ResourceId", "ScalableDimension")
-    return cloud.paged_rows(SERVICE, "DescribeScalingPolicies", "ScalingPolicies", *named, **NAMESPACE_PARAMETER, **filters)
+def _read_policies(cloud: CloudSession, id_: str | None) -> Iterator[Row]:
+    ask = {**NAMESPACE_PARAMETER, **({"ResourceId": id_} if id_ else {})}
+    has = ("PolicyName", "PolicyARN", "PolicyType", "ResourceId", "ScalableDimension")
+    return cloud.paged_rows(SERVICE, "DescribeScalingPolicies", "ScalingPolicies", *has, **ask)
 
 
 def variant_resource_id(endpoint: str, name: str) -> str:
@@ -146,29 +138,22 @@ def _adds_capacity(policy: Row) -> bool:
 
 
 def _alarm_triggers(alarm: Row | None, policy: str, metric: str, dimensions: Mapping[str, str]) -> bool:
-    if not alarm or not alarm.get("ActionsEnabled") or policy not in (alarm.get("AlarmActions") or ()):
-        return False
-    watched = {d.get("Name"): d.get("Value") for d in alarm.get("Dimensions") or ()}
-    right = (alarm.get("Namespace"), alarm.get("MetricName"), watched) == ("AWS/SageMaker", metric, dict(dimensions))
-    return right and _is_breached_by_one(alarm) and (metric not in SPARSE_METRICS or _needs_one_point(alarm))
-
-
-def _is_breached_by_one(alarm: Row) -> bool:
-    """Both metrics are 1 where something is asked for in vain: an alarm that waits for more may wait for ever."""
-    level, compare = alarm.get("Threshold"), ABOVE_OPERATORS.get(alarm.get("ComparisonOperator", ""))
-    if compare is None or not isinstance(level, (int, float)) or alarm.get("Unit") not in COUNT_UNITS:
-        return False
-    return compare(1.0, level)
-
-
-def _needs_one_point(alarm: Row) -> bool:
-    """A metric with points only where a request fails may show one point and then none for long. An alarm that needs several rings
-    then only where it takes no account of missing ones.
+    """Whether one request in vain sets it off. Both metrics are 1 then: an alarm that waits for more may wait for ever. A metric with
+    points only where a request fails may show one point and then none for long. An alarm that needs several rings then only where it
+    takes no account of missing ones.
 
     https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarms-and-missing-data.html
     """
+    if not alarm or not alarm.get("ActionsEnabled") or policy not in (alarm.get("AlarmActions") or ()):
+        return False
+    watched = {d.get("Name"): d.get("Value") for d in alarm.get("Dimensions") or ()}
+    if (alarm.get("Namespace"), alarm.get("MetricName"), watched) != ("AWS/SageMaker", metric, dict(dimensions)):
+        return False
+    level, compare = alarm.get("Threshold"), ABOVE_OPERATORS.get(alarm.get("ComparisonOperator", ""))
+    if compare is None or not isinstance(level, (int, float)) or alarm.get("Unit") not in COUNT_UNITS or not compare(1.0, level):
+        return False
     needed = alarm.get("DatapointsToAlarm") or alarm.get("EvaluationPeriods") or 1
-    return bool(needed == 1 or alarm.get("TreatMissingData", "missing") in {"missing", "breaching"})
+    return metric not in SPARSE_METRICS or needed == 1 or alarm.get("TreatMissingData", "missing") in {"missing", "breaching"}
 
 
 def _alarm_names(policy: Row) -> list[str]:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from reaper.errors import CloudError, Reason
 from reaper.evidence import first_read_from
-from reaper.model import Resource
-from reaper.observation import Series, Window
+from reaper.model import Resource, Role
+from reaper.observation import Reading, Series, Window
 
 if TYPE_CHECKING:
     from reaper.aws.session import CloudSession
@@ -32,12 +32,23 @@ PERMISSIONS = ("cloudwatch:GetMetricData", "cloudwatch:ListMetrics")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricQuery:
-    """One series: `stat` of a metric under exactly these dimensions, as (name, value) pairs."""
+    """One series: `stat` of a metric under exactly these dimensions, as (name, value) pairs.
+
+    What it shows is a reading of this `role`, about `subject`, and is called `signal`, by default as the metric is.
+    """
 
     namespace: str
     metric: str
     stat: str
     dimensions: tuple[tuple[str, str], ...]
+    role: Role = field(default=Role.ACTIVITY, compare=False)
+    signal: str = field(default="", compare=False)
+    subject: str = field(default="", compare=False)
+
+    def reading(self, series: Series, *, is_complete: bool = False) -> Reading:
+        """What it showed; complete only when CloudWatch said so and nothing went wrong on the way."""
+        named = self.signal or self.metric
+        return Reading(signal=named, role=self.role, subject=self.subject, series=series, complete=is_complete)
 
 
 def query(namespace: str, metric: str, stat: str, **dimensions: str) -> MetricQuery:
@@ -45,22 +56,14 @@ def query(namespace: str, metric: str, stat: str, **dimensions: str) -> MetricQu
     return MetricQuery(namespace=namespace, metric=metric, stat=stat, dimensions=tuple(dimensions.items()))
 
 
-@dataclass(slots=True, kw_only=True)
-class MetricResult:
-    """The series of one query; `complete` only when CloudWatch said so and nothing went wrong on the way."""
-
-    series: Series
-    complete: bool = False
-
-
-def fetch_metrics(cloud: CloudSession, queries: Sequence[MetricQuery], window: Window) -> dict[MetricQuery, MetricResult]:
+def fetch_metrics(cloud: CloudSession, queries: Sequence[MetricQuery], window: Window) -> dict[MetricQuery, Reading]:
     """One answer per distinct query. A batch that fails is noted on the cloud and leaves its answers empty and incomplete."""
     return _fetch_since(cloud, dict.fromkeys(queries, window.start), window)
 
 
 def fetch_first_look(
     cloud: CloudSession, queries_by_resource: Iterable[tuple[Resource, Iterable[MetricQuery]]], window: Window
-) -> dict[MetricQuery, MetricResult]:
+) -> dict[MetricQuery, Reading]:
     """The same of the part of the window in which use settles the matter for that very resource, or of some hours more.
 
     It is asked of all, the whole window only of what was silent in it.
@@ -79,9 +82,10 @@ def published_dimensions(cloud: CloudSession, namespace: str, metric: str) -> It
         yield {str(d.get("Name")): str(d.get("Value")) for d in row.get("Dimensions") or ()}
 
 
-def _fetch_since(cloud: CloudSession, starts: Mapping[MetricQuery, datetime], window: Window) -> dict[MetricQuery, MetricResult]:
+def _fetch_since(cloud: CloudSession, starts: Mapping[MetricQuery, datetime], window: Window) -> dict[MetricQuery, Reading]:
     """One answer for each query, from at least its own start on."""
-    results = {query: MetricResult(series=Series(start=start, step=STEP, end=window.end)) for query, start in starts.items()}
+    cloud.count_metrics(len(starts))
+    results = {query: query.reading(Series(start=start, step=STEP, end=window.end)) for query, start in starts.items()}
     cloud.map_concurrently(
         lambda batch: _fetch_batch(cloud, *batch, results), list(_split_batches(starts, window)), MAX_CONCURRENT_CALLS
     )
@@ -102,15 +106,20 @@ def _bucket_count(window: Window) -> int:
     return max(1, -(-(window.end - window.start) // STEP))
 
 
-def _fetch_batch(cloud: CloudSession, batch: list[MetricQuery], window: Window, results: dict[MetricQuery, MetricResult]) -> None:
+def _fetch_batch(cloud: CloudSession, batch: list[MetricQuery], window: Window, results: dict[MetricQuery, Reading]) -> None:
     ids = {f"q{i}": query for i, query in enumerate(batch)}
-    cloud.count_metrics(len(ids))
     values: dict[str, array[float]] = {}
     status = cloud.read_or_none(PERMISSIONS[0], lambda: _read_points(cloud, ids, values, window)) or {}
     for id_, query in ids.items():
         series = Series(start=window.start, step=STEP, values=values.get(id_, ()), end=window.end)
-        results[query] = MetricResult(series=series, complete=status.get(id_) == "Complete")
-    _add_incomplete_errors(cloud, {id_: s for id_, s in status.items() if s != "Complete"}, ids)
+        results[query] = query.reading(series, is_complete=status.get(id_) == "Complete")
+    incomplete = {id_: s for id_, s in status.items() if s != "Complete"}
+    if forbidden := sorted({ids[i].metric for i, s in incomplete.items() if s == "Forbidden" and i in ids}):
+        text = f"forbidden for {', '.join(forbidden)}"
+        cloud.add_error(CloudError(Reason.DENIED, PERMISSIONS[0], text, code="Forbidden", missing=PERMISSIONS[0]))
+    if others := sorted({s for s in incomplete.values() if s != "Forbidden"}):
+        text = f"{len(incomplete)} series came back incomplete ({', '.join(others)})"
+        cloud.add_error(CloudError(Reason.PARTIAL, PERMISSIONS[0], text))
 
 
 def _read_points(
@@ -153,13 +162,3 @@ def _merge_points(row: dict[str, Any], values: dict[str, array[float]], window: 
                 buckets[index] = point if old != old else max(old, point)
     is_odd = any(late or not 0 <= index < size for index, late in places)
     return "Misaligned" if is_odd else "Messages" if row.get("Messages") else str(row["StatusCode"])
-
-
-def _add_incomplete_errors(cloud: CloudSession, status: dict[str, str], ids: dict[str, MetricQuery]) -> None:
-    forbidden = sorted({ids[i].metric for i, s in status.items() if s == "Forbidden" and i in ids})
-    if forbidden:
-        text = f"forbidden for {', '.join(forbidden)}"
-        cloud.add_error(CloudError(Reason.DENIED, PERMISSIONS[0], text, code="Forbidden", missing=PERMISSIONS[0]))
-    if others := sorted({s for s in status.values() if s != "Forbidden"}):
-        text = f"{len(status)} series came back incomplete ({', '.join(others)})"
-        cloud.add_error(CloudError(Reason.PARTIAL, PERMISSIONS[0], text))

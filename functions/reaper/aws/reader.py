@@ -1,21 +1,21 @@
 """The reader of AWS kinds: lists and observes what a `Table` says, a whole batch at a time.
 
-The calls that a listing, a first look and a closer look take are decided here, once for every kind."""
+The calls that a listing, a first look and a closer look take are decided here, once for every kind. A table says what lists a kind,
+what its states mean, which signals show its use, what an action does and what undoes it. Where it ends, a slot takes a function.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from reaper.aws import autoscaling, metrics, sagemaker
-from reaper.aws.table import Batch, Deletion, Look, ResourceKey, Row, Scaling, Table, Tags, key_of
 from reaper.errors import CloudError, Reason
 from reaper.evidence import is_recent, last_used
-from reaper.kind import ActionSpec, Command, StartStop, blocked_by, by_status, is_decided
+from reaper.kind import ActionSpec, Command, Kind, StartStop, blocked_by, by_status, is_decided
 from reaper.ledger.rows import comparable_id
 from reaper.model import PROTECTING_TAGS, BilledPart, Resource, Role, StepName
 from reaper.observation import IndirectEvidence, Observation, Reading, Window
@@ -23,7 +23,164 @@ from reaper.policy.tags import plain_key
 
 if TYPE_CHECKING:
     from reaper.aws.session import CloudSession
-    from reaper.aws.table import Batch, Look
+
+Row = Mapping[str, Any]
+Tags = Mapping[str, str] | None
+Numbers = Mapping[str, int]
+"""Instances or copies, by what autoscaling calls their resource."""
+ResourceKey = tuple[str, str]
+"""ID and name: AWS spells some ARNs in lower case, so that two names have one."""
+
+
+def key_of(resource: Resource) -> ResourceKey:
+    """The key of a resource among all of its kind."""
+    return resource.id, resource.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """One paged list, and the description of one resource. `prefix` begins the keys of a row: `{prefix}Arn`, `{prefix}Name`, `{prefix}Status`.
+
+    `token_key`, `page_size`: its paging. `want`: a key that every description has. `has`: the keys without which a row fails the whole list. `tag_types`: as the tagging API names them.
+    `tags_call`: for what that API doesn't cover, the operation of its own service, its parameter and the key of the reply. `keys`: of a service
+    that spells `created`, `changed` or `status` in its own way.
+    """
+
+    service: str = "sagemaker"
+    list: str
+    rows: str
+    prefix: str
+    token_key: str = "NextToken"
+    page_size: str = "MaxResults"
+    describe: str = ""
+    want: str = ""
+    has: tuple[str, ...] = ()
+    tag_types: tuple[str, ...] = ()
+    tags_call: tuple[str, str, str] | None = None
+    keys: Mapping[str, str] = field(default_factory=dict)
+
+    def key(self, name: str) -> str:
+        """The key of a row's `arn`, `name`, `status`, `created` or `changed`."""
+        usual = {"created": "CreationTime", "changed": "LastModifiedTime"}
+        return self.keys.get(name) or usual.get(name) or f"{self.prefix}{name.capitalize()}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signal:
+    """One metric of a resource, by the dimension that names it: by name or, with `by_id`, by ARN. `role`: what a point in it proves."""
+
+    namespace: str
+    metric: str
+    dimension: str
+    stat: str = "Sum"
+    by_id: bool = False
+    role: Role = Role.ACTIVITY
+
+    def query(self, resource: Resource) -> metrics.MetricQuery:
+        """The series of one resource."""
+        named = ((self.dimension, resource.id if self.by_id else resource.name),)
+        return metrics.MetricQuery(namespace=self.namespace, metric=self.metric, stat=self.stat, dimensions=named, role=self.role)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """All that one observation of a kind has. `observations`, for closer looks at a kind with a host: all, those of siblings included."""
+
+    cloud: CloudSession
+    table: Table
+    window: Window
+    observations: Mapping[ResourceKey, Observation] = field(default_factory=dict)
+
+
+Asked = Sequence[tuple[Resource, Sequence[metrics.MetricQuery]]]
+"""What to ask CloudWatch of each."""
+Look = Callable[[Sequence[Observation], Batch], Iterable[Observation]]
+"""A look at several resources at once, which returns them with more known of each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Goal:
+    """What a scaling would do, decided from fresh replies: the description, what the resource is made of (`same`), its numbers `before`, and those
+    that it is to have. The first of `wanted` is scaled now; each other one is an action of its own.
+    """
+
+    row: Row
+    same: Mapping[str, Any]
+    before: Numbers
+    wanted: Numbers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scaling(ActionSpec):
+    """Sets one number, instances or copies, to what costs least; its autoscaling minimum first, or autoscaling would undo it.
+
+    `goal(cloud, resource)` raises CloudError if nothing can be scaled. Of a description: `numbers(row)`, by what autoscaling calls them, and `settings(row)`,
+    everything else that a person may change. `parameters(name, id, count)` of the call. `because`: what it does, once it was sent, with `{changes}` or the number `{before}`. `what`: its numbers, for
+    people; `number`: one of them; `parts`: what several are. For undoing, `described(cloud, name)` is the description now with what it is made
+    of, `is_same(saved, now)` compares that, and `same_text` says in what it may differ.
+    """
+
+    goal: Callable[[CloudSession, Resource], Goal]
+    numbers: Callable[[Row], Numbers]
+    settings: Callable[[Row], object]
+    parameters: Callable[[str, str, int], Mapping[str, Any]]
+    because: str
+    what: str
+    number: str
+    parts: str = ""
+    described: Callable[[CloudSession, str], tuple[Row, Row]]
+    is_same: Callable[[Row, Row], bool]
+    same_text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deletion(ActionSpec):
+    """Deletes what saved replies recreate, and then its autoscaling. `because`: what it does, once it was sent, with what was saved, and `{autoscaling}` if that went, too.
+
+    `recreated_by`: the module that saves and recreates it, loaded only for that: see `recreation.Recreation`.
+    """
+
+    deletes: ClassVar[bool] = True
+    because: str
+    recreated_by: str
+    has_autoscaling: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table(Kind["CloudSession"]):
+    """One AWS kind, as `completed` makes it work.
+
+    `arns(cloud, row)`: the ARN of a row, and those of what it lives in, whose tags it inherits. `resource(cloud, row, tags)`: the resource in a row
+    or a description. Else `size`, a key or a function of the row, and `component` say what it is billed as, and nothing once it is `Stopped`.
+    `keep_row`: which rows of the list are resources at all. `as_now(cloud, resource, row)`: with what only a read right before an action adds. `parameters(resource)`: what names it in calls.
+    `is_busy_published`: our own signal may be published for it. `signals`: metrics of each; `first_queries`, instead:
+    what to ask for of the last hours, if the closer looks read the rest. `always`: looks at these; `closer_looks`: at those that were silent, in this order. `look_permissions`: of both.
+    `same`, `saved`: what a start or stop saves of a description; the first tells another resource of its name, and `same_text` says in what.
+    `id_below`: matches the last part of its ARN. `page`: of the console, about the resource or what its details name under `page_about`.
+    """
+
+    listing: Listing
+    arns: Callable[[CloudSession, Row], Sequence[str]] | None = None
+    resource: Callable[[CloudSession, Row, Tags], Resource] | None = None
+    keep_row: Callable[[Row], bool] | None = None
+    size: str | Callable[[Row], str] = ""
+    component: str = ""
+    details_of: Callable[[Row], object] | None = None
+    as_now: Callable[[CloudSession, Resource, Row], Resource] | None = None
+    parameters: Callable[[Resource], Mapping[str, Any]] | None = None
+    is_busy_published: bool = False
+    signals: Sequence[Signal] = ()
+    first_queries: Callable[[Sequence[Resource], Batch], Asked] | None = None
+    always: Sequence[Look] = ()
+    closer_looks: Sequence[Look] = ()
+    look_permissions: tuple[str, ...] = ()
+    same: tuple[str, ...] = ("CreationTime",)
+    saved: tuple[str, ...] = ()
+    same_text: str = ""
+    id_below: str = ""
+    page: str = ""
+    page_about: str = ""
+
 
 PERMISSION = "tag:GetResources"
 SAGEMAKER_TYPES = ("app", "domain", "endpoint", "inference-component", "mlflow-tracking-server", "notebook-instance", "space")
@@ -149,9 +306,9 @@ def completed(table: Table) -> Table:
 def _read_permissions(table: Table) -> tuple[str, ...]:
     listing = table.listing
     tagging = f"{listing.service}:{listing.tags_call[0]}" if listing.tags_call else PERMISSION
-    of_metrics = metrics.PERMISSIONS if table.is_busy_published or table.first_look else metrics.PERMISSIONS[:1]
+    of_metrics = metrics.PERMISSIONS if table.is_busy_published or table.first_queries else metrics.PERMISSIONS[:1]
     reads = (f"{listing.service}:{listing.list}", *table.look_permissions, tagging)
-    reads += of_metrics if table.is_busy_published or table.first_look or table.signals else ()
+    reads += of_metrics if table.is_busy_published or table.first_queries or table.signals else ()
     return reads + (autoscaling.PERMISSIONS if any(isinstance(a, Scaling) for a in table.actions.values()) else ())
 
 
@@ -258,8 +415,9 @@ def _sized(table: Table, resource: Resource, size: str) -> Resource:
 
 def observe(table: Table, cloud: CloudSession, resources: Sequence[Resource], window: Window) -> Iterator[Observation]:
     """Their states; the signals of what these leave open, in bulk; then a closer look at what was silent."""
-    observations = _first_look(table, cloud, resources, window)
-    batch = Batch(table=table, window=window, observations=observations if table.host else {})
+    batch = Batch(cloud=cloud, table=table, window=window)
+    observations = _first_look(resources, batch)
+    batch = replace(batch, observations=observations) if table.host else batch
     silent: list[Observation] = []
     for resource in resources:
         key = key_of(resource)
@@ -270,61 +428,62 @@ def observe(table: Table, cloud: CloudSession, resources: Sequence[Resource], wi
             yield replace(one, unknown_because=TOO_RECENT)
         else:
             silent.append(one)
-    yield from _looked_at(silent, table.closer_looks, cloud, batch)
+    yield from _looked_at(silent, table.closer_looks, batch)
 
 
-def _first_look(
-    table: Table, cloud: CloudSession, resources: Sequence[Resource], window: Window
-) -> dict[ResourceKey, Observation]:
+def _first_look(resources: Sequence[Resource], batch: Batch) -> dict[ResourceKey, Observation]:
     """Every observation, with the signals that cost least."""
-    if table.first_look:
-        seen = table.first_look(cloud, resources, window)
+    table, known = batch.table, batch.window.known
+    if table.first_queries:
+        seen = {key_of(r): Observation(resource=r, readings=known.get(r.id, ())) for r in resources}
+        seen |= recently_observed(table.first_queries([r for r in resources if r.id not in known], batch), batch)
         return {key: by_status(one, table.states) for key, one in seen.items()}
     decided = [by_status(Observation(resource=resource), table.states) for resource in resources]
-    to_read = [one.resource for one in decided if not is_decided(one) and not window.known.get(one.resource.id)]
-    read = sagemaker.busy_readings if table.is_busy_published else partial(read_signals, table)
-    readings = read(cloud, to_read, window) | {id_: known for id_, known in window.known.items() if known}
+    to_read = [one.resource for one in decided if not is_decided(one) and not known.get(one.resource.id)]
+    read = sagemaker.busy_readings if table.is_busy_published else read_signals
+    readings = read(to_read, batch) | {id_: kept for id_, kept in known.items() if kept}
     seen_all = [replace(one, readings=readings.get(one.resource.id, ())) for one in decided]
-    batch = Batch(table=table, window=window, observations={})
-    return {key_of(one.resource): one for one in _looked_at(seen_all, table.always, cloud, batch)}
+    return {key_of(one.resource): one for one in _looked_at(seen_all, table.always, batch)}
 
 
-def _looked_at(
-    observations: Sequence[Observation], looks: Sequence[Look], cloud: CloudSession, batch: Batch
-) -> Iterable[Observation]:
+def recently_observed(asked: Asked, batch: Batch) -> dict[ResourceKey, Observation]:
+    """Each with what its queries showed of the last hours."""
+    first = metrics.fetch_first_look(batch.cloud, asked, batch.window)
+    return {key_of(r): Observation(resource=r, readings=tuple(first[query] for query in queries)) for r, queries in asked}
+
+
+def _looked_at(observations: Sequence[Observation], looks: Sequence[Look], batch: Batch) -> Iterable[Observation]:
     """The observations after these looks, each at what is still undecided, in the same order."""
     for look in looks:
         undecided = [one for one in observations if not is_decided(one)]
-        looked = {key_of(one.resource): one for one in look(cloud, undecided, batch)}
+        looked = {key_of(one.resource): one for one in look(undecided, batch)}
         observations = [looked.get(key_of(one.resource), one) for one in observations]
     return observations
 
 
-def each(look: Callable[[CloudSession, Observation, Batch], Observation]) -> Look:
+def each(look: Callable[[Observation, Batch], Observation]) -> Look:
     """A look at one resource, as a look at several at once."""
 
-    def look_at_all(cloud: CloudSession, observations: Sequence[Observation], batch: Batch) -> Iterable[Observation]:
-        return cloud.map_concurrently(lambda one: look(cloud, one, batch), observations)
+    def look_at_all(observations: Sequence[Observation], batch: Batch) -> Iterable[Observation]:
+        return batch.cloud.map_concurrently(lambda one: look(one, batch), observations)
 
     return look_at_all
 
 
-def read_signals(
-    table: Table, cloud: CloudSession, resources: Sequence[Resource], window: Window
-) -> dict[str, tuple[Reading, ...]]:
+def read_signals(resources: Sequence[Resource], batch: Batch) -> dict[str, tuple[Reading, ...]]:
     """Every signal of each, by resource ID. The whole window is only read of what was silent in the last hours."""
-    signals = table.signals
-    first = metrics.fetch_first_look(cloud, [(r, [s.query(r) for s in signals]) for r in resources], window)
-    shown = {r.id: tuple(s.reading(r, first) for s in signals) for r in resources}
-    silent = [r for r in resources if not is_recent(Observation(resource=r, readings=shown[r.id]), window)]
+    cloud, signals, window = batch.cloud, batch.table.signals, batch.window
+    seen = recently_observed([(r, [s.query(r) for s in signals]) for r in resources], batch).values()
+    shown = {one.resource.id: one.readings for one in seen}
+    silent = [one.resource for one in seen if not is_recent(one, window)]
     whole = metrics.fetch_metrics(cloud, [s.query(r) for r in silent for s in signals], window)
-    return shown | {r.id: tuple(s.reading(r, whole) for s in signals) for r in silent}
+    return shown | {r.id: tuple(whole[s.query(r)] for s in signals) for r in silent}
 
 
 @each
-def with_size(cloud: CloudSession, observation: Observation, batch: Batch) -> Observation:
+def with_size(observation: Observation, batch: Batch) -> Observation:
     """The size, which only a description has. A rule may match it, so the verdict is unknown if it can't be read."""
-    table, resource = batch.table, observation.resource
+    cloud, table, resource = batch.cloud, batch.table, observation.resource
     listing = table.listing
     row = cloud.describe(listing.describe, listing.want, **{listing.key("name"): resource.name})
     if isinstance(row, CloudError):
@@ -340,7 +499,7 @@ def with_size(cloud: CloudSession, observation: Observation, batch: Batch) -> Ob
 def with_uptime(because: str) -> Look:
     """Uptime as indirect evidence: running and unchanged since."""
 
-    def look(cloud: CloudSession, observations: Sequence[Observation], batch: Batch) -> Iterator[Observation]:
+    def look(observations: Sequence[Observation], batch: Batch) -> Iterator[Observation]:
         for one in observations:
             since = max((t for t in (one.resource.created, one.resource.changed) if t), default=None)
             text = f"running since {since:%Y-%m-%d %H:%M} UTC, {because}"
@@ -349,7 +508,7 @@ def with_uptime(because: str) -> Look:
     return look
 
 
-def with_past_use(cloud: CloudSession, observations: Sequence[Observation], batch: Batch) -> Iterator[Observation]:
+def with_past_use(observations: Sequence[Observation], batch: Batch) -> Iterator[Observation]:
     """Silence after a use that the same series showed is indirect evidence. A series without any point may be the wrong one."""
     names = ", ".join(signal.metric for signal in batch.table.signals)
     for one in observations:
@@ -359,61 +518,3 @@ def with_past_use(cloud: CloudSession, observations: Sequence[Observation], batc
         else:
             because = "none of its metrics had a point within the look-back, so silence proves nothing"
             yield replace(one, unknown_because=because)
-
-
-def described(cloud: CloudSession, table: Table, parameters: Mapping[str, object]) -> Row:
-    """The description as it is now. Raises CloudError."""
-    listing = table.listing
-    return cloud.call(listing.service, listing.describe, listing.want, **parameters)
-
-
-LOG_PERMISSION = "logs:DescribeLogStreams"
-MAX_LOG_DELAY = timedelta(hours=1)
-"""How late the time of a log stream's last event may be known."""
-MAX_EVENT_AHEAD = timedelta(days=1)
-"""CloudWatch Logs takes events up to two hours ahead; a time beyond this is none."""
-
-
-def with_log(signal: str, group: str, name: str) -> Look:
-    """The stream `{resource}/{signal}` of the log `group`, which people know by `name`.
-
-    It counts from an hour after what is known of it, since a later event may not be known yet.
-    """
-
-    @each
-    def look(cloud: CloudSession, observation: Observation, batch: Batch) -> Observation:
-        resource, end = observation.resource, batch.window.end
-        stream = {"logGroupName": group, "logStreamNamePrefix": f"{resource.name}/{signal}"}
-        event = cloud.attempt(LOG_PERMISSION, lambda: _last_event_at(cloud, stream, end + MAX_EVENT_AHEAD))
-        if isinstance(event, CloudError):
-            return replace(observation, unknown_because=f"its log couldn't be read: {event}")
-        event_at = max(event, min(event + MAX_LOG_DELAY, end)) if event else None
-        log = Reading(signal=signal, role=Role.ACTIVITY, event_at=event_at)
-        evidence = None
-        if resource.created and resource.changed:
-            since = max(t for t in (event, resource.changed, resource.created) if t) + MAX_LOG_DELAY
-            quiet = f"no new {name} log events" if event else f"no {name} log"
-            because = f"running since {resource.changed:%Y-%m-%d %H:%M} UTC, {quiet}, no Busy signal as proof"
-            evidence = IndirectEvidence(since=since, because=because)
-        return replace(observation, readings=(*observation.readings, log), indirect_evidence=evidence)
-
-    return look
-
-
-def _last_event_at(cloud: CloudSession, stream: dict[str, str], latest: datetime) -> datetime | None:
-    """When the log last grew, as far as is known; None without such a log. Raises CloudError, also for a time after `latest`."""
-    try:
-        streams = list(cloud.paged_rows("logs", "DescribeLogStreams", "logStreams", token_key="nextToken", **stream))
-    except CloudError as error:
-        if error.reason is Reason.GONE:
-            return None
-        raise
-    stamps = [s.get(key) for s in streams for key in ("lastEventTimestamp", "lastIngestionTime")]
-    return max((_event_time(stamp, latest) for stamp in stamps if stamp is not None), default=None)
-
-
-def _event_time(stamp: Any, latest: datetime) -> datetime:
-    """A time in milliseconds since 1970. Raises CloudError for what is none."""
-    if isinstance(stamp, int) and not isinstance(stamp, bool) and 0 <= stamp <= latest.timestamp() * 1000:
-        return datetime.fromtimestamp(stamp / 1000, UTC)
-    raise CloudError(Reason.UNREADABLE, LOG_PERMISSION, f"{str(stamp)[:40]!r} is not the time of an event")

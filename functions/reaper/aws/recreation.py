@@ -9,13 +9,14 @@ Tags: https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_Tag.html"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from reaper.acting.contract import Earlier, Manifest, Members, OwnChanges, Permit, UndoResult, UndoState, any_members
 from reaper.aws import autoscaling, reader
 from reaper.aws.autoscaling import NAMESPACE_PARAMETER, SERVICE, target_key
+from reaper.aws.reader import Row
 from reaper.aws.sagemaker import (
     ANY_REPLY_KEY,
     RESTORED_TAG,
@@ -26,9 +27,12 @@ from reaper.aws.sagemaker import (
     unknown_members_clause,
 )
 from reaper.aws.session import CloudSession
-from reaper.aws.table import Row
 from reaper.errors import ActionWithdrawn, CloudError, Reason, gone_as_partial
 from reaper.model import Resource
+
+A = TypeVar("A")
+IN_SERVICE = "InService"
+RUN_AGAIN = "run this again once the endpoint is in service"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +62,14 @@ def with_restored_tag(own_tags: Mapping[str, str], first_created_at: str) -> dic
     if text := no_room_for_tag_because(own_tags):
         raise CloudError(Reason.REFUSED, "sagemaker:AddTags", text)
     return {**own_tags, RESTORED_TAG: first_created_at}
+
+
+def read_identity(cloud: CloudSession, row: Row, arn: str) -> dict[str, Any]:
+    """Its own tags and when its first incarnation was created. Raises CloudError if the tags leave no room for `RESTORED_TAG`."""
+    own_tags = reader.read_tags_now(cloud, arn)
+    born = first_created(row, own_tags)
+    with_restored_tag(own_tags, born)
+    return {"tags": own_tags, "born": born}
 
 
 def require_models(cloud: CloudSession, names: Collection[str]) -> None:
@@ -102,6 +114,26 @@ class RestoredCount:
             text = f"its autoscaling allows no more than {self.maximum} today"
             return [f"{self.label} is {max(self.now, self.maximum)} instead of {self.before}: {text}."]
         return []
+
+
+def send_in_turn(
+    items: Sequence[A], is_in_service: Callable[[], bool], send: Callable[[A], object]
+) -> tuple[list[tuple[A, CloudError]], list[A]]:
+    """One call after the other, each once the resource is in service: those that were refused, and those that had no turn in this run."""
+    waiting, refused = list(items), []
+    while waiting and is_in_service():
+        item = waiting.pop(0)
+        try:
+            send(item)
+        except CloudError as error:  # such as one over a quota; it keeps no other from its turn
+            refused.append((item, error))
+    return refused, waiting
+
+
+def not_restored_sentences(refused: Mapping[str, CloudError], later: Sequence[str]) -> list[str]:
+    """The sizes and weights of variants that aren't back, and how they come back."""
+    sentences = [f"Not restored: the size or weight of {name} ({error}). Run this again." for name, error in refused.items()]
+    return sentences + ([f"Not restored yet: the size of {', '.join(later)}; {RUN_AGAIN}."] if later else [])
 
 
 ALARM_MEMBERS = (
@@ -150,7 +182,7 @@ RESTORE_PERMISSIONS = (
 
 def read_autoscaling_state(cloud: CloudSession, ids: Collection[str], *, will_be_deleted: bool = False) -> SavedAutoscaling:
     """All autoscaling of those resource ids. Raises CloudError if it `will_be_deleted` with them and has something this version can't restore."""
-    scaling = autoscaling.read_autoscaling_of(cloud, ids)
+    scaling = autoscaling.read_autoscaling(cloud, ids)
     scaled = sorted({target["ResourceId"] for target in scaling.targets})
     actions = [row for id_ in scaled for row in _read_scheduled_actions(cloud, ResourceId=id_)]
     rows = {
@@ -206,9 +238,14 @@ def restore_autoscaling(cloud: CloudSession, saved: SavedAutoscaling, ids: Colle
     present = {target_key(row) for row in now.targets}
     gone = [t for t in _saved_rows(saved, "targets", ids) if target_key(t) not in present]
     _restore_each(lost, gone, lambda row: register_target(cloud.call, row, **row))
-    policies = {(*target_key(row), row["PolicyName"]): row for row in now.policies}
-    before = [(policies.get((*target_key(p), p["PolicyName"])), p) for p in _saved_rows(saved, "policies", ids)]
-    missing = [policy for present, policy in before if not _has_all_alarms(present, policy, saved)]
+    # A policy that was made by a run that then failed has none of its alarms yet.
+    alarms = {(*target_key(p), p["PolicyName"]): {a.get("AlarmName") for a in p.get("Alarms") or ()} for p in now.policies}
+    missing = [
+        policy
+        for policy in _saved_rows(saved, "policies", ids)
+        if (names := alarms.get((*target_key(policy), policy["PolicyName"]))) is None
+        or not names >= {alarm["AlarmName"] for alarm in _saved_alarms(policy, saved)}
+    ]
     _restore_each(lost, missing, lambda row: _restore_policy(cloud, row, saved))
     wanted = _saved_rows(saved, "actions", ids)
     actions = {(*target_key(row), row["ScheduledActionName"]) for row in (_read_scheduled_actions(cloud) if wanted else ())}
@@ -217,12 +254,6 @@ def restore_autoscaling(cloud: CloudSession, saved: SavedAutoscaling, ids: Colle
         lost, absent, lambda row: cloud.call(SERVICE, "PutScheduledAction", ANY_REPLY_KEY, **NAMESPACE_PARAMETER, **row)
     )
     return lost
-
-
-def _has_all_alarms(present: Row | None, policy: Row, saved: SavedAutoscaling) -> bool:
-    """Whether the policy is there and all its alarms set it off: one made by a run that then failed has none of them yet."""
-    alarm_names = {alarm["AlarmName"] for alarm in (present or {}).get("Alarms") or ()}
-    return present is not None and alarm_names >= {alarm["AlarmName"] for alarm in _saved_alarms(policy, saved)}
 
 
 def _saved_alarms(policy: Row, saved: SavedAutoscaling) -> list[Row]:

@@ -21,9 +21,10 @@ from reaper.aws import metrics
 from reaper.evidence import is_recent, point_count
 from reaper.kind import Command
 from reaper.model import Resource, Role
-from reaper.observation import Observation, Reading, Window
+from reaper.observation import Observation, Reading
 
 if TYPE_CHECKING:
+    from reaper.aws.reader import Batch
     from reaper.aws.session import CloudSession
 
 
@@ -94,36 +95,31 @@ def _stack_name(own_tags: Mapping[str, str] | None) -> str | None:
     return next((value for key, value in (own_tags or {}).items() if key.lower() == STACK_TAG), None)
 
 
-def busy_readings(cloud: CloudSession, resources: Sequence[Resource], window: Window) -> dict[str, tuple[Reading, ...]]:
+def busy_readings(resources: Sequence[Resource], batch: Batch) -> dict[str, tuple[Reading, ...]]:
     """`Busy`, which our own script publishes, as activity and as heartbeat, by resource id. Without any point it isn't published there.
 
     The whole window is only read of what the first look leaves open.
     """
+    cloud, window = batch.cloud, batch.window
     spelled = _published_arns(cloud) if resources else {}
+    arns = {r.id: (spelled or {}).get(r.id.lower(), [r.id]) for r in resources}
     queries_by_id = {
-        r.id: [
-            metrics.query(NAMESPACE, METRIC, "Maximum", **{DIMENSION: arn}) for arn in (spelled or {}).get(r.id.lower(), [r.id])
-        ]
-        for r in resources
+        id_: [metrics.query(NAMESPACE, METRIC, "Maximum", **{DIMENSION: arn}) for arn in named] for id_, named in arns.items()
     }
     first = metrics.fetch_first_look(cloud, [(r, queries_by_id[r.id]) for r in resources if r.id not in window.known], window)
     observations = [
-        Observation(resource=r, readings=tuple(_activity_and_heartbeat(first[q])[0] for q in queries_by_id[r.id] if q in first))
-        for r in resources
+        Observation(resource=r, readings=tuple(first[q] for q in queries_by_id[r.id] if q in first)) for r in resources
     ]
     silent = [observation.resource.id for observation in observations if not is_recent(observation, window)]
     results = first | metrics.fetch_metrics(cloud, [q for id_ in silent for q in queries_by_id[id_]], window)
-    readings = {
-        id_: tuple(r for q in queries for r in _activity_and_heartbeat(results[q])) for id_, queries in queries_by_id.items()
-    }
+    readings = {id_: tuple(r for q in asked for r in _with_heartbeat(results[q])) for id_, asked in queries_by_id.items()}
     if spelled is not None:
         return readings
     # Without a list of what is published, a series that seems empty may be there under another spelling.
     return {i: tuple(replace(r, complete=r.complete and point_count(r) > 0) for r in pairs) for i, pairs in readings.items()}
 
 
-def _activity_and_heartbeat(answer: metrics.MetricResult) -> tuple[Reading, Reading]:
-    activity = Reading(signal=METRIC, role=Role.ACTIVITY, series=answer.series, complete=answer.complete)
+def _with_heartbeat(activity: Reading) -> tuple[Reading, Reading]:
     return activity, replace(activity, signal="Busy heartbeat", role=Role.HEARTBEAT, busy_above=float("-inf"))
 
 

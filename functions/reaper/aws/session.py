@@ -146,12 +146,10 @@ class CloudSession:
         return f"arn:{self.partition}:sagemaker:{self.region}:{self.target.account}:{below}/{name}"
 
     def for_kind(self) -> CloudSession:
-        """The same target with fresh counters."""
+        """The same target with fresh counters, and with nothing remembered from before."""
         return CloudSession(self._session, self.target, self._method)
 
-    def without_cache(self) -> CloudSession:
-        """The same target, with nothing remembered from before."""
-        return self.for_kind()
+    without_cache = for_kind
 
     def recheck_end(self, now: datetime) -> datetime:
         """The end of this minute, so that CloudWatch's present minute is seen, too."""
@@ -215,12 +213,13 @@ class CloudSession:
         self, service: str, operation: str, want: str, token_key: str = "NextToken", **params: Any
     ) -> Iterator[dict[str, Any]]:
         """Every page of a reply, following `token_key` until it is missing or empty. Raises CloudError, also if it doesn't end."""
-        paging = Paging(permission_of(service, operation))
+        paging = None
         while True:
             page = self.call(service, operation, want, **params)
             yield page
             if not page.get(token_key):
                 return
+            paging = paging or Paging(permission_of(service, operation))
             paging.follow(page[token_key], page[want] or ())
             params[token_key] = page[token_key]
 

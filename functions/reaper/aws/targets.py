@@ -12,7 +12,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import boto3
@@ -365,17 +364,17 @@ def assume_role(
     if credentials is None:
         raise SettingsError(f"{role_arn}: no AWS credentials to assume this role with")
     place = Target(cloud="aws", account=role_arn.split(":")[4], region=region or known.region_name or DEFAULT_REGIONS["aws"])
-    fetch = partial(_fetch_credentials, CloudSession(known, place), request)
+    cloud = CloudSession(known, place)
+
+    def fetch() -> dict[str, str]:
+        """New credentials, as the SDK keeps them. Raises CloudError."""
+        made = cloud.call("sts", "AssumeRole", "Credentials", **request)["Credentials"]
+        names = {"access_key": "AccessKeyId", "secret_key": "SecretAccessKey", "token": "SessionToken"}
+        return {key: made[name] for key, name in names.items()} | {"expiry_time": made["Expiration"].isoformat()}
+
     inner: Any = assumed._session
     inner._credentials = DeferredRefreshableCredentials(method="assume-role", refresh_using=fetch)
     return assumed
-
-
-def _fetch_credentials(cloud: CloudSession, request: Mapping[str, Any]) -> dict[str, str]:
-    """New credentials, as the SDK keeps them. Raises CloudError."""
-    made = cloud.call("sts", "AssumeRole", "Credentials", **request)["Credentials"]
-    names = {"access_key": "AccessKeyId", "secret_key": "SecretAccessKey", "token": "SessionToken"}
-    return {key: made[name] for key, name in names.items()} | {"expiry_time": made["Expiration"].isoformat()}
 
 
 def session_policy(actions: Sequence[str]) -> str:

@@ -129,7 +129,7 @@ def _read_stretches(calendar: Calendar, spec: CalendarSpec, folder: Path, now: d
 
 def _read_change_calendar(calendar: Calendar, name: str, now: datetime) -> list[Stretch]:
     """When a Change Calendar is closed. Raises ImportError without its SDK, and ValueError if its events say something else of now than AWS does."""
-    reader = import_module("reaper.aws.change_calendar")
+    reader = import_module("reaper.aws.stores.texts")
     try:
         content, is_closed = reader.read_change_calendar(name)
     except CloudError as error:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 
-from reaper.aws.kinds.sagemaker_endpoint.scale_in import EndpointDetails, ScaleInPlan
+from reaper.aws.kinds.sagemaker_endpoint.description import EndpointDetails, ScaleInPlan
 from reaper.case import Blocked, Case, Evidence, Owner, Price
 from reaper.duration import format_duration
 from reaper.evidence import MAX_SLOTS, SLOT_LENGTH

@@ -3,23 +3,27 @@ scheduled run acts.
 
 A run over one resource would pass every limit on shares, so it never acts, and it writes no statistics, no hold and no admins' summary. In
 mode enforce it runs as announce. https://docs.aws.amazon.com/lambda/latest/dg/with-sqs.html
+
+An alarm's event comes at least once, so duplicates are recognized by their ID. Account and region are those of the envelope, which EventBridge writes, never
+of the detail. https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/cloudwatch-and-eventbridge.html
 """
 
 from __future__ import annotations
 
+import json
 import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from reaper.aws import targets
 from reaper.aws.functions.delivery import log_gaps, logger, publish_figures
-from reaper.aws.functions.event import KINDS, AlarmedEndpoint, alarmed_endpoints, endpoint_of, event_settings
+from reaper.aws.functions.event import event_settings
 from reaper.decide import OTHER_RUN, DecideContext
 from reaper.finding import Report
-from reaper.model import Account, Mode
+from reaper.model import Account, Mode, Resource
 from reaper.policy import file
 from reaper.policy.file import PolicySource
 from reaper.report.figures import alarm_figures, skipped_figures
@@ -27,7 +31,85 @@ from reaper.run import OpenRun, begin_run, observe_context, run_phases, with_cal
 from reaper.sessions import list_accounts, open_accounts
 from reaper.settings import Settings
 
+SOURCE, DETAIL_TYPE = "aws.cloudwatch", "CloudWatch Alarm State Change"
+ENDPOINT_NAMESPACES = {"AWS/SageMaker", "/aws/sagemaker/Endpoints"}
+KINDS = ("sagemaker-endpoint", "sagemaker-inference-component")
+"""An endpoint is judged together with the inference components that it hosts."""
 OUTSIDE = "outside the deployment's accounts and regions"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlarmedEndpoint:
+    """An endpoint that an alarm is about. Names are compared without regard to case, as in ARNs."""
+
+    account: str
+    region: str
+    name: str
+
+
+def endpoint_of(resource: Resource) -> AlarmedEndpoint:
+    """The endpoint that the resource is, or lives in."""
+    named = resource.name if resource.host_id is None else resource.host_id.rpartition("/")[2]
+    return AlarmedEndpoint(account=resource.target.account, region=resource.target.region or "", name=named.lower())
+
+
+def alarmed_endpoints(bodies: Iterable[str]) -> tuple[set[AlarmedEndpoint], Counter[str]]:
+    """The endpoints that these events are about, from the bodies of a queue's messages, and how many events were dropped, by reason. Never raises."""
+    dropped: Counter[str] = Counter()
+    endpoints: set[AlarmedEndpoint] = set()
+    seen: set[str] = set()
+    for body in bodies:
+        event = _parse_event(body)
+        if event is None:
+            dropped["not an alarm's event"] += 1
+        elif event["id"] in seen:
+            dropped["sent twice"] += 1
+        else:
+            seen.add(event["id"])
+            named, otherwise = _endpoints_of(event)
+            endpoints |= named
+            dropped[otherwise] += not named
+    return endpoints, +dropped  # without zeros
+
+
+def _parse_event(body: str) -> dict[str, Any] | None:
+    """The event of an alarm that went off; None for anything else."""
+    try:
+        event = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(event, dict) or event.get("source") != SOURCE or event.get("detail-type") != DETAIL_TYPE:
+        return None
+    texts = [event.get(key) for key in ("id", "account", "region")]
+    return event if all(isinstance(text, str) and text for text in texts) and isinstance(event.get("detail"), dict) else None
+
+
+def _endpoints_of(event: Mapping[str, Any]) -> tuple[set[AlarmedEndpoint], str]:
+    """The endpoints whose metrics the alarm watches, also those inside an expression; and why it names none, if it doesn't."""
+    detail = event["detail"]
+    if _value(detail, "state", "value") != "ALARM":
+        return set(), "not in ALARM"
+    metrics = _value(detail, "configuration", "metrics")
+    rows = metrics if isinstance(metrics, list) else []
+    names = [
+        _value(metric, "dimensions", "EndpointName")
+        for metric in (_value(row, "metricStat", "metric") for row in rows)
+        if isinstance(namespace := _value(metric, "namespace"), str) and namespace in ENDPOINT_NAMESPACES
+    ]
+    otherwise = "not about an endpoint"
+    if _value(detail, "configuration", "alarmRule") is not None:
+        otherwise = "a composite alarm, which watches other alarms"
+    elif any(_value(row, "expression") is not None for row in rows):
+        otherwise = "an expression that names no endpoint"
+    account, region = event["account"], event["region"]
+    named = {name.lower() for name in names if isinstance(name, str) and name}
+    return {AlarmedEndpoint(account=account, region=region, name=name) for name in named}, otherwise
+
+
+def _value(found: Any, *path: str) -> Any:
+    for key in path:
+        found = found.get(key) if isinstance(found, dict) else None
+    return found
 
 
 def run_on_alarms(

@@ -6,7 +6,7 @@ the answer says which execution: {"run": ..., "execution": ...}.
 
 With {"doctor": true} nothing is swept: the answer is what `reaper doctor --format json` prints, as the function's own role sees it.
 
-A queue delivers the events of CloudWatch alarms (`aws/alarm_delivery`).
+A queue delivers the events of CloudWatch alarms (`functions/alarms`).
 """
 
 from __future__ import annotations

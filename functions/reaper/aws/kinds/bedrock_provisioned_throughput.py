@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from shlex import quote
 
-from reaper.aws.reader import completed, with_past_use
-from reaper.aws.table import Listing, Row, Signal, Table
+from reaper.aws.reader import Listing, Row, Signal, Table, completed, with_past_use
 from reaper.kind import none_of, status_rule
 from reaper.model import Resource
 

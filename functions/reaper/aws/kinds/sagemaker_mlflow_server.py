@@ -12,8 +12,7 @@ from __future__ import annotations
 from functools import partial
 
 from reaper.aws import sagemaker
-from reaper.aws.reader import completed, with_size, with_uptime
-from reaper.aws.table import Listing, Table
+from reaper.aws.reader import Listing, Table, completed, with_size, with_uptime
 from reaper.kind import none_of, status_rule
 from reaper.model import Resource, StepName
 

@@ -10,15 +10,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
 
-from reaper.aws import reader, sagemaker
-from reaper.aws.reader import completed
-from reaper.aws.table import Batch, Listing, Row, Table
-from reaper.errors import CloudError
+from reaper.aws import sagemaker
+from reaper.aws.reader import Batch, Listing, Row, Table, completed, each
+from reaper.errors import CloudError, Reason
 from reaper.kind import StartStop, Undo, none_of, status_rule
-from reaper.model import Resource, StepName
-from reaper.observation import CachedDescription, Observation
+from reaper.model import Resource, Role, StepName
+from reaper.observation import CachedDescription, IndirectEvidence, Observation, Reading
 from reaper.observing.cache import revision_of
 
 if TYPE_CHECKING:
@@ -28,6 +28,11 @@ PLATFORM_KEY, PLATFORM = "PlatformIdentifier", "notebook-al2023-v1"
 OLD_PLATFORM = re.compile("(notebook-al[12]-.*)?")
 OLD_FAMILIES = ("ml.p2.", "ml.p3.", "ml.p3dn.", "ml.inf1.", "ml.g3.")
 """Instance types that Amazon Linux 2023 doesn't support."""
+LOG_GROUP, LOG, LOG_PERMISSION = "/aws/sagemaker/NotebookInstances", "jupyter.log", "logs:DescribeLogStreams"
+MAX_LOG_DELAY = timedelta(hours=1)
+"""How late the time of a log stream's last event may be known."""
+MAX_EVENT_AHEAD = timedelta(days=1)
+"""CloudWatch Logs takes events up to two hours ahead; a time beyond this is none."""
 
 
 def with_details(cloud: CloudSession, resource: Resource, row: Row) -> Resource:
@@ -35,7 +40,7 @@ def with_details(cloud: CloudSession, resource: Resource, row: Row) -> Resource:
     return replace(resource, details=str(row.get(PLATFORM_KEY) or ""))
 
 
-def with_platforms(cloud: CloudSession, observations: Sequence[Observation], batch: Batch) -> Iterable[Observation]:
+def with_platforms(observations: Sequence[Observation], batch: Batch) -> Iterable[Observation]:
     """The platform of all that run, as office hours may stop what is in use: read just now, or by an earlier sweep of this very revision."""
     cached = batch.window.read_cached([one.resource.id for one in observations])
 
@@ -45,14 +50,55 @@ def with_platforms(cloud: CloudSession, observations: Sequence[Observation], bat
             return observation
         kept = cached.get(resource.id)
         known = kept.body if kept and kept.revision == revision_of(resource.created, resource.changed) else None
-        row = known or cloud.describe("DescribeNotebookInstance", "NotebookInstanceStatus", NotebookInstanceName=resource.name)
+        ask = ("DescribeNotebookInstance", "NotebookInstanceStatus")
+        row = known or batch.cloud.describe(*ask, NotebookInstanceName=resource.name)
         if isinstance(row, CloudError):
             return observation
-        seen, revision = with_details(cloud, resource, row), revision_of(row.get("CreationTime"), row.get("LastModifiedTime"))
+        seen, revision = (
+            with_details(batch.cloud, resource, row),
+            revision_of(row.get("CreationTime"), row.get("LastModifiedTime")),
+        )
         to_cache = CachedDescription(revision=revision, body={PLATFORM_KEY: seen.details}) if revision else None
         return replace(observation, resource=seen, to_cache=to_cache)
 
-    return cloud.map_concurrently(with_platform, observations)
+    return batch.cloud.map_concurrently(with_platform, observations)
+
+
+@each
+def with_log(observation: Observation, batch: Batch) -> Observation:
+    """The jupyter log. It counts from an hour after what is known of it, since a later event may not be known yet."""
+    cloud, resource, end = batch.cloud, observation.resource, batch.window.end
+    event = cloud.attempt(LOG_PERMISSION, lambda: _last_event_at(cloud, resource.name, end + MAX_EVENT_AHEAD))
+    if isinstance(event, CloudError):
+        return replace(observation, unknown_because=f"its log couldn't be read: {event}")
+    log = Reading(signal=LOG, role=Role.ACTIVITY, event_at=max(event, min(event + MAX_LOG_DELAY, end)) if event else None)
+    evidence = None
+    if resource.created and resource.changed:
+        since = max(t for t in (event, resource.changed, resource.created) if t) + MAX_LOG_DELAY
+        quiet = "no new Jupyter log events" if event else "no Jupyter log"
+        because = f"running since {resource.changed:%Y-%m-%d %H:%M} UTC, {quiet}, no Busy signal as proof"
+        evidence = IndirectEvidence(since=since, because=because)
+    return replace(observation, readings=(*observation.readings, log), indirect_evidence=evidence)
+
+
+def _last_event_at(cloud: CloudSession, name: str, latest: datetime) -> datetime | None:
+    """When the log last grew, as far as is known; None without such a log. Raises CloudError, also for a time after `latest`."""
+    stream = {"logGroupName": LOG_GROUP, "logStreamNamePrefix": f"{name}/{LOG}"}
+    try:
+        streams = list(cloud.paged_rows("logs", "DescribeLogStreams", "logStreams", token_key="nextToken", **stream))
+    except CloudError as error:
+        if error.reason is Reason.GONE:
+            return None
+        raise
+    stamps = [s.get(key) for s in streams for key in ("lastEventTimestamp", "lastIngestionTime")]
+    return max((_event_time(stamp, latest) for stamp in stamps if stamp is not None), default=None)
+
+
+def _event_time(stamp: Any, latest: datetime) -> datetime:
+    """A time in milliseconds since 1970. Raises CloudError for what is none."""
+    if isinstance(stamp, int) and not isinstance(stamp, bool) and 0 <= stamp <= latest.timestamp() * 1000:
+        return datetime.fromtimestamp(stamp / 1000, UTC)
+    raise CloudError(Reason.UNREADABLE, LOG_PERMISSION, f"{str(stamp)[:40]!r} is not the time of an event")
 
 
 def not_startable_because(resource: Resource) -> str | None:
@@ -103,8 +149,8 @@ KIND = completed(
         is_busy_published=True,
         needs_setup="Busy (docs/busy.md)",
         always=(with_platforms,),
-        closer_looks=(reader.with_log("jupyter.log", "/aws/sagemaker/NotebookInstances", "Jupyter"),),
-        look_permissions=("sagemaker:DescribeNotebookInstance", reader.LOG_PERMISSION),
+        closer_looks=(with_log,),
+        look_permissions=("sagemaker:DescribeNotebookInstance", LOG_PERMISSION),
         actions={
             StepName.STOP: StartStop(
                 call="StopNotebookInstance",

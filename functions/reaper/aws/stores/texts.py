@@ -1,6 +1,7 @@
-"""Texts in S3 and Parameter Store: the policy comes from there, full reports and manifests go there.
+"""Texts in S3, Parameter Store and Change Calendars: the policy comes from there, full reports and manifests go there.
 
 Writing only where nothing is yet: https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html
+https://docs.aws.amazon.com/systems-manager/latest/userguide/systems-manager-change-calendar.html
 """
 
 from __future__ import annotations
@@ -14,17 +15,22 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from botocore import xform_name
+from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
 
-from reaper.aws.session import own_client
+from reaper.aws.session import CloudSession, new_session, own_client
 from reaper.errors import CloudError, Paging, Reason, SettingsError, named_permission
+from reaper.model import Target
 
 PERMISSION_OF_OPERATION = {"PutObject": "s3:PutObject", "GetObject": "s3:GetObject", "ListObjectsV2": "s3:ListBucket"}
 EXISTS_CODES = frozenset({"PreconditionFailed", "ConditionalRequestConflict"})
 """What S3 says of a conditional write of a name that exists, or that is being written."""
 MISSING_CODES = frozenset({"NoSuchKey", "404"})
 """What S3 says of a name without an object. A missing bucket has another code."""
+
+CALENDAR_LIMITS = Config(connect_timeout=5, read_timeout=10, retries={"mode": "standard", "total_max_attempts": 2})
+"""A function without a way to Systems Manager would wait five minutes for it, again before each target's actions."""
 
 
 def read_bytes(uri: str, most: int) -> bytes:
@@ -39,6 +45,21 @@ def read_bytes(uri: str, most: int) -> bytes:
             return bytes(body.read(most))
     except (ClientError, BotoCoreError, ResponseParserError, CloudError, ValueError) as error:
         raise SettingsError(f"{uri}: can't be read: {error}") from error
+
+
+def read_change_calendar(name: str) -> tuple[bytes, bool]:
+    """The calendar's content, and whether AWS says that it is CLOSED now. `name`: its name, or its ARN. Raises CloudError."""
+    try:
+        session = new_session()
+        region = name.split(":")[3] if name.startswith("arn:") and name.count(":") > 4 else session.region_name
+        cloud = CloudSession(session, Target(cloud="aws", account="unknown", region=region), limits=CALENDAR_LIMITS)
+        document = cloud.call("ssm", "GetDocument", "Content", Name=name, DocumentFormat="TEXT")
+        state = cloud.call("ssm", "GetCalendarState", "State", CalendarNames=[name])["State"]
+    except (BotoCoreError, SettingsError) as error:  # without a region, or with a profile that doesn't exist
+        raise CloudError(Reason.UNREACHABLE, "ssm:GetDocument", str(error)) from error
+    if state not in {"OPEN", "CLOSED"}:
+        raise CloudError(Reason.UNREADABLE, "ssm:GetCalendarState", f"{name}: the state {state!r} isn't known")
+    return str(document["Content"]).encode(), state == "CLOSED"
 
 
 def write_report(place: str, run_id: str, started_at: datetime, chunks: Iterable[str]) -> str:

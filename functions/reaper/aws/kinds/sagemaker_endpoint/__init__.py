@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 from reaper.aws import autoscaling, sagemaker
 from reaper.aws.autoscaling import name_in, variant_resource_id
 from reaper.aws.kinds import sagemaker_inference_component as component
-from reaper.aws.kinds.sagemaker_endpoint import description, look, scale_in
-from reaper.aws.kinds.sagemaker_endpoint.scale_in import EndpointDetails, details_of
-from reaper.aws.reader import completed
-from reaper.aws.table import Deletion, Goal, Listing, Row, Scaling, Table
+from reaper.aws.kinds.sagemaker_endpoint import description, look
+from reaper.aws.kinds.sagemaker_endpoint.description import EndpointDetails, details_of
+from reaper.aws.reader import Deletion, Goal, Listing, Row, Scaling, Table, completed
 from reaper.errors import CloudError, Reason
 from reaper.model import Resource, StepName
 
@@ -60,10 +59,10 @@ def settings_of(row: Row) -> list[object]:
 def scale_in_goal(cloud: CloudSession, resource: Resource) -> Goal:
     """Fewer instances, by variant. Raises CloudError if nothing can be scaled in."""
     endpoint = description.describe_endpoint(cloud, resource.name)
-    plan = scale_in.plan_scale_in(resource, endpoint, autoscaling.read_autoscaling(cloud))
+    plan = description.plan_scale_in(resource, endpoint, autoscaling.read_autoscaling(cloud))
     if plan.blocked:
         raise CloudError(Reason.REFUSED, "sagemaker:DescribeEndpoint", f"{resource.name}: {plan.blocked.because}")
-    rows = scale_in.production_variants(endpoint)
+    rows = description.production_variants(endpoint)
     return Goal(
         row=endpoint.reply,
         same=_made_of(endpoint),
@@ -139,7 +138,7 @@ KIND = completed(
         states=look.STATES,
         details=EndpointDetails,
         as_now=with_components,
-        first_look=look.first_look,
+        first_queries=look.first_queries,
         closer_looks=(look.closer_look,),
         look_permissions=(
             "sagemaker:DescribeEndpoint",
@@ -148,9 +147,9 @@ KIND = completed(
             "sagemaker:DescribeInferenceComponent",
             "sagemaker:ListModels",
         ),
-        blocks=scale_in.BLOCKS,
-        parts_after=scale_in.parts_after,
-        parts_anyway=scale_in.parts_anyway,
+        blocks=description.BLOCKS,
+        parts_after=description.parts_after,
+        parts_anyway=description.parts_anyway,
         actions={
             StepName.STOP: Scaling(
                 call="UpdateEndpointWeightsAndCapacities",

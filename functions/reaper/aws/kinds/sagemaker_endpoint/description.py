@@ -1,29 +1,40 @@
-"""What DescribeEndpoint and DescribeEndpointConfig say of one endpoint: its variants, what runs in them, what that is billed as, whether it
-could be recreated, and what later sweeps need not read again.
+"""What is known of one endpoint: what DescribeEndpoint and DescribeEndpointConfig say, whether it could be recreated, what later
+sweeps need not read again, and what scaling it in would do.
 
 A description with a member that this version can't restore is of a newer service, and isn't deleted. Tests compare the tables with the
 SDK's own model: https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DescribeEndpoint.html,
 https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_CreateEndpointConfig.html
+
+An action touches one resource, and AWS deletes no endpoint with inference components on it: they come first. Zero instances are for asynchronous
+endpoints; whatever would never answer again is not brought there. Those of a host are SageMaker's to release: https://docs.aws.amazon.com/sagemaker/latest/dg/endpoint-auto-scaling-zero-instances.html
+Legal states: https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DeleteEndpoint.html
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from reaper.aws import autoscaling, sagemaker
+from reaper.aws.autoscaling import Autoscaling
+from reaper.aws.kinds.sagemaker_inference_component import copy_count
+from reaper.aws.reader import Row
 from reaper.aws.sagemaker import unknown_members_clause
-from reaper.aws.table import Row
+from reaper.case import Blocked
 from reaper.errors import CloudError
-from reaper.model import BilledPart, Resource
+from reaper.kind import block, none_of
+from reaper.model import BilledPart, Resource, StepName
 from reaper.observation import CachedDescription
 from reaper.observing.cache import revision_of
+from reaper.prices import PriceBook
+from reaper.text import count_noun
 
 if TYPE_CHECKING:
     from reaper.aws.session import CloudSession
-
 
 CONFIG_MEMBERS = (
     "ProductionVariants", "ShadowProductionVariants", "DataCaptureConfig", "KmsKeyId", "AsyncInferenceConfig", "ExplainerConfig",
@@ -48,6 +59,8 @@ VARIANT_SERVICE_MEMBERS = {
     "AcceleratorPartitionLayouts",
 }  # fmt: skip
 VARIANT_KEYS = ("ProductionVariants", "ShadowProductionVariants")
+CHANGING_STATUSES = {"Creating", "Updating", "SystemUpdating", "RollingBack"}
+STEADY_STATUSES = {"InService", "OutOfService", "Failed", "UpdateRollbackFailed"}
 CONFIG_NOT_READ = "no rule asks to delete it, so its configuration wasn't checked"
 CREATED_KEY, CONFIG_NAME_KEY, TYPES_KEY = "CreationTime", "EndpointConfigName", "types"
 STEADY_STATUS = "InService"
@@ -217,12 +230,14 @@ def description_to_cache(resource: Resource, endpoint: EndpointDescription) -> C
     recreated, is never taken from here: https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_UpdateEndpoint.html
     """
     revision = revision_of(resource.created, resource.changed)
-    if not revision or not _is_steady(endpoint.reply, revision):
+    if not revision or not _is_steady(endpoint.reply, resource):
         return None
     says_what_runs = endpoint.config.get(CONFIG_NAME_KEY) == endpoint.reply.get(CONFIG_NAME_KEY)
     if not endpoint.has_cached_types and not (says_what_runs and isinstance(endpoint.config.get(CREATED_KEY), datetime)):
         return None
-    types = _instance_types(endpoint)
+    is_plain = not endpoint.is_asynchronous and not endpoint.may_host_components
+    kinds = {v.name: v.instances[0][0] for v in endpoint.variants if len(v.instances) == 1}
+    types = _plain_types(endpoint.reply, kinds) if is_plain else None
     body = {CONFIG_NAME_KEY: endpoint.reply[CONFIG_NAME_KEY], TYPES_KEY: types} if types else {}
     return CachedDescription(revision=revision, body=body, parts=billed_parts(endpoint), size=size_text(endpoint))
 
@@ -230,38 +245,200 @@ def description_to_cache(resource: Resource, endpoint: EndpointDescription) -> C
 def cached_types(resource: Resource, cached: CachedDescription | None, row: Row) -> InstanceTypes | None:
     """The types by variant, where what was kept is of this very endpoint as listed and as described by `row`; None for everything else."""
     revision, name = revision_of(resource.created, resource.changed), row.get(CONFIG_NAME_KEY)
-    if cached is None or revision is None or cached.revision != revision or not _is_steady(row, revision):
+    if cached is None or revision is None or cached.revision != revision or not _is_steady(row, resource):
         return None
     if not name or cached.body.get(CONFIG_NAME_KEY) != name:
         return None
-    types, plain = cached.body.get(TYPES_KEY), _plain_variant_names(row)
-    if plain is None or not isinstance(types, Mapping) or types.keys() != plain:
-        return None
-    return types if all(_is_instance_type(kind) for kind in types.values()) else None
+    return _plain_types(row, cached.body.get(TYPES_KEY))
 
 
-def _instance_types(endpoint: EndpointDescription) -> dict[str, str] | None:
-    """The type of each variant; None for what is not the plain case."""
-    kinds = {v.name: v.instances[0][0] for v in endpoint.variants if len(v.instances) == 1}
-    if kinds.keys() != _plain_variant_names(endpoint.reply) or endpoint.is_asynchronous or endpoint.may_host_components:
-        return None
-    return {name: str(kind) for name, kind in kinds.items()} if all(map(_is_instance_type, kinds.values())) else None
-
-
-def _plain_variant_names(row: Row) -> set[str] | None:
-    """The names of its variants, where the description itself says that each runs instances and a model of its own."""
+def _plain_types(row: Row, types: object) -> InstanceTypes | None:
+    """The type of each variant, if the description says that each runs instances of one type and a model of its own; else None."""
     rows = variant_rows(row)
     names = {variant["VariantName"] for variant in rows}
     plain = all((variant.get("CurrentInstanceCount") or 0) > 0 and variant.get("DeployedImages") for variant in rows)
     other = row.get("AsyncInferenceConfig") or any(variant.get(key) for variant in rows for key in OTHER_CAPACITY_KEYS)
-    return names if plain and names and len(names) == len(rows) and not other else None
+    if other or not plain or not names or len(names) < len(rows) or not isinstance(types, Mapping) or types.keys() != names:
+        return None
+    return types if all(isinstance(kind, str) and INSTANCE_TYPE_PATTERN.fullmatch(kind) for kind in types.values()) else None
 
 
-def _is_instance_type(kind: Any) -> bool:
-    return isinstance(kind, str) and INSTANCE_TYPE_PATTERN.fullmatch(kind) is not None
+def _is_steady(row: Row, listed: Resource) -> bool:
+    """Whether the description shows it in service, and unchanged since it was listed."""
+    times = row.get(CREATED_KEY), row.get("LastModifiedTime")
+    return row.get("EndpointStatus") == STEADY_STATUS and None not in times and times == (listed.created, listed.changed)
 
 
-def _is_steady(row: Row, revision: str) -> bool:
-    made, changed = row.get(CREATED_KEY), row.get("LastModifiedTime")
-    timed = isinstance(made, datetime) and isinstance(changed, datetime)
-    return row.get("EndpointStatus") == STEADY_STATUS and timed and revision_of(made, changed) == revision
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaleInPlan:
+    """Instances by variant, for those that would get fewer; or what blocks it all.
+
+    The variant that saves most comes first, then they go by name. An action scales in the first; each other one is an action of its own.
+    """
+
+    instances_by_variant: Mapping[str, int] = field(default_factory=dict)
+    blocked: Blocked | None = None
+
+    @property
+    def first_variant(self) -> dict[str, int]:
+        """What one action changes: a call takes the capacity of one variant, and the endpoint is being updated after it."""
+        return dict(islice(self.instances_by_variant.items(), 1))
+
+
+def needs_autoscaling(endpoint: EndpointDescription) -> bool:
+    """Whether the autoscaling of the region must be read to know what can be done."""
+    return endpoint.is_asynchronous and any(map(_instance_count, production_variants(endpoint)))
+
+
+def plan_scale_in(resource: Resource, endpoint: EndpointDescription, scaling: Autoscaling | None) -> ScaleInPlan:
+    """For the endpoint as described: to none where a request would wake an asynchronous one again, else to one. `scaling` None: autoscaling
+    couldn't be read.
+    """
+    rows = production_variants(endpoint)
+    if not rows:
+        return _blocked_plan("its description lists no variants")
+    if any(row.get("CurrentServerlessConfig") or row.get("DesiredServerlessConfig") for row in rows):
+        return _blocked_plan("it is serverless or has provisioned concurrency, which scaling in doesn't change")
+    if any(row.get("InstancePools") for row in rows):
+        return _blocked_plan("it runs pools of several instance types, which are not scaled in")
+    if endpoint.may_host_components:
+        managed = [row.get("ManagedInstanceScaling") or {} for row in rows]
+        may_release = all(one.get("Status") == "ENABLED" and one.get("MinInstanceCount") == 0 for one in managed)
+        after = "; SageMaker releases its instances" if may_release else ", and SageMaker may not scale its instances to zero"
+        return _blocked_plan(f"it hosts no inference component now{after} (ManagedInstanceScaling)")
+    if endpoint.is_asynchronous and scaling is None:
+        return _blocked_plan(autoscaling.UNREAD)
+    counts = {row["VariantName"]: _instance_count(row) for row in rows}
+    wakes = endpoint.is_asynchronous and scaling
+    least = {name: 0 if wakes and autoscaling.can_wake_variant(wakes, resource.name, name) else 1 for name in counts}
+    fewer = {name: least[name] for name, count in counts.items() if count > least[name]}
+    if fewer:
+        return ScaleInPlan(instances_by_variant=_by_saving_descending(resource, endpoint, fewer))
+    asleep = endpoint.is_asynchronous and any(counts.values())
+    suffix = "; no step scaling policy on HasBacklogWithoutCapacity would wake it from zero" if asleep else ""
+    return _blocked_plan(f"it already runs no more than one instance per variant{suffix}", already_done=True)
+
+
+def _blocked_plan(because: str, *, already_done: bool = False) -> ScaleInPlan:
+    return ScaleInPlan(blocked=Blocked(because=because, already_done=already_done))
+
+
+def production_variants(endpoint: EndpointDescription) -> list[Row]:
+    """The production variants as described. Shadow variants can't be scaled."""
+    return list(endpoint.reply.get("ProductionVariants") or ())
+
+
+def _by_saving_descending(resource: Resource, endpoint: EndpointDescription, least: Mapping[str, int]) -> dict[str, int]:
+    """The same, the greatest saving at list price first; those without a price come last, and equal ones go by name."""
+    if len(least) == 1:
+        return dict(least)
+    book, saved = PriceBook(), dict.fromkeys(least, -1.0)
+    for variant in (v for v in endpoint.variants if v.name in least):
+        freed = tuple((size, max(0, count - least[variant.name])) for size, count in variant.instances)
+        parts = billed_parts(replace(endpoint, variants=(replace(variant, instances=freed),)))
+        if price := book.price(replace(resource, parts=parts)):
+            saved[variant.name] = price.usd_per_hour
+    return {name: least[name] for name in sorted(least, key=lambda name: (-saved[name], name))}
+
+
+def _instance_count(row: Row) -> int:
+    return int(row.get("CurrentInstanceCount") or 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointDetails:
+    """What acting on an endpoint needs. `scale_in` is None until it was described.
+
+    `copies`: of each component on it, by name; None if they couldn't be read. `parts_after_stop`: what is still paid for after the next
+    scale-in; None if that isn't known. `parts_anyway`: what its autoscaling's minimum keeps. `unrestorable`: why it can't be recreated.
+    `settings` and `numbers`: what may be changed about it, as read right before an action.
+    """
+
+    copies: Mapping[str, int | None] = field(default_factory=dict)
+    scale_in: ScaleInPlan | None = None
+    parts_after_stop: tuple[BilledPart, ...] | None = None
+    parts_anyway: tuple[BilledPart, ...] | None = None
+    unrestorable: Blocked | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
+    numbers: Mapping[str, int] = field(default_factory=dict)
+
+
+def details_of(resource: Resource) -> EndpointDetails:
+    """Its details; empty if it wasn't read."""
+    return resource.details if isinstance(resource.details, EndpointDetails) else EndpointDetails()
+
+
+def endpoint_details(
+    resource: Resource,
+    endpoint: EndpointDescription,
+    components: Mapping[str, Row | None],
+    scaling: Autoscaling | None,
+    deleted: Collection[str],
+) -> EndpointDetails:
+    """What acting needs. `components`: as described, by name; those read right before an action, in its details already, count too.
+    `deleted`: models that were.
+    """
+    plan = plan_scale_in(resource, endpoint, scaling)
+    because = (
+        endpoint_unrestorable_because(endpoint)
+        or sagemaker.no_room_for_tag_because(resource.tags)
+        or sagemaker.missing_model_because(sagemaker.model_names(endpoint.config), deleted)
+    )
+    unrestorable = Blocked(because=because) if because else None
+    return EndpointDetails(
+        copies={**details_of(resource).copies, **{name: copy_count(row) if row else None for name, row in components.items()}},
+        scale_in=plan,
+        parts_after_stop=_parts_at_most(endpoint, plan.first_variant),
+        parts_anyway=_parts_at_most(endpoint, autoscaling.minimum_by_variant(scaling, resource.name)),
+        unrestorable=Blocked(because=CONFIG_NOT_READ, not_read=True) if endpoint.has_cached_types else unrestorable,
+    )
+
+
+def _parts_at_most(endpoint: EndpointDescription, most: Mapping[str, int]) -> tuple[BilledPart, ...] | None:
+    """What is paid for with at most so many instances of each variant."""
+    fewer = [
+        replace(v, instances=tuple((size, min(count, most.get(v.name, count))) for size, count in v.instances))
+        for v in endpoint.variants
+    ]
+    return billed_parts(replace(endpoint, variants=tuple(fewer)))
+
+
+def parts_after(resource: Resource, action: StepName) -> tuple[BilledPart, ...] | None:
+    """What is still paid for after an action; None if that isn't known."""
+    return details_of(resource).parts_after_stop if action is StepName.STOP else ()
+
+
+def parts_anyway(resource: Resource) -> tuple[BilledPart, ...] | None:
+    """What is still paid for once its autoscaling has scaled it in to its minimum."""
+    known = details_of(resource).parts_anyway
+    return resource.parts if known is None else known
+
+
+def components_because(resource: Resource) -> str | None:
+    """The clause for the components on it. Each is a resource of its own, and a request may wake one without copies."""
+    copies = details_of(resource).copies
+    if not copies:
+        return None
+    components = count_noun(len(copies), "component")
+    if all(number == 0 for number in copies.values()):
+        verb, them = ("is", "it") if len(copies) == 1 else ("are", "them")
+        return f"{components} without copies {verb} still on it; delete {them} first"
+    return f"it hosts {components}; {'it' if len(copies) == 1 else 'each'} is handled on its own"
+
+
+def plan_blocked(resource: Resource) -> Blocked | None:
+    """Why nothing can be scaled in."""
+    plan = details_of(resource).scale_in
+    return plan.blocked if plan else None
+
+
+BLOCKS = (
+    block({"Deleting"}, "it is being deleted already", already_done=True),
+    block(none_of(*STEADY_STATUSES), "its status is {status}"),
+    block(components_because),
+    block(lambda r: details_of(r).scale_in is None, "it wasn't checked closely"),
+    block(none_of("InService"), "its status is {status}, in which it can't be scaled", StepName.STOP),
+    block(plan_blocked, "{0}", StepName.STOP),
+    block(sagemaker.undeletable_because, "{0}", StepName.DELETE),
+    block(lambda r: details_of(r).unrestorable, "{0}", StepName.DELETE),
+)

@@ -8,8 +8,9 @@ Metrics: https://docs.aws.amazon.com/sagemaker/latest/dg/monitoring-cloudwatch.h
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import sha256
 from itertools import product
 from typing import TYPE_CHECKING
@@ -17,11 +18,15 @@ from typing import TYPE_CHECKING
 from reaper.aws import autoscaling, metrics, sagemaker
 from reaper.aws.autoscaling import Autoscaling
 from reaper.aws.kinds import sagemaker_inference_component as component
-from reaper.aws.kinds.sagemaker_endpoint import description, scale_in
-from reaper.aws.kinds.sagemaker_endpoint.description import EndpointDescription
-from reaper.aws.kinds.sagemaker_endpoint.scale_in import CHANGING_STATUSES, STEADY_STATUSES, needs_autoscaling
-from reaper.aws.metrics import MetricQuery, MetricResult
-from reaper.aws.table import ResourceKey, Row, key_of
+from reaper.aws.kinds.sagemaker_endpoint import description
+from reaper.aws.kinds.sagemaker_endpoint.description import (
+    CHANGING_STATUSES,
+    STEADY_STATUSES,
+    EndpointDescription,
+    needs_autoscaling,
+)
+from reaper.aws.metrics import MetricQuery
+from reaper.aws.reader import Asked, Row
 from reaper.errors import CloudError, Reason
 from reaper.evidence import last_used
 from reaper.kind import by_status, is_decided, status_rule
@@ -29,8 +34,8 @@ from reaper.model import Resource, Role
 from reaper.observation import CachedDescription, IndirectEvidence, Observation, Reading, Window
 
 if TYPE_CHECKING:
+    from reaper.aws.reader import Batch
     from reaper.aws.session import CloudSession
-    from reaper.aws.table import Batch
 
 
 STATES = (
@@ -43,54 +48,45 @@ CHANGING_COMPONENT_STATUSES = {*CHANGING_STATUSES, "Deleting"}
 KNOWN_COMPONENT_STATUSES = {*CHANGING_COMPONENT_STATUSES, *component.STEADY_STATUSES}
 """The statuses of a component. A changing one makes its host unsettled."""
 TRAFFIC_NAMESPACE, INSTANCE_NAMESPACE = "AWS/SageMaker", "/aws/sagemaker/Endpoints"
-Queries = dict[MetricQuery, tuple[Role, str, str]]
-"""What to ask for, and as what to understand the answer: role, signal and subject."""
 ASYNC_METRICS = ("InvocationsProcessed", "InvocationsProcesssed", "InvocationFailures", "ModelLatency")
 """AWS documents the first with three s; both spellings are asked for. Sums, since a metric may be published as zeros while at rest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloserLook:
-    """One silent endpoint, read closely. `described` is None if that failed; then `unknown_because` says why."""
+    """One silent endpoint, read closely."""
 
     resource: Resource
-    described: EndpointDescription | None = None
+    described: EndpointDescription
     unknown_because: str | None = None
     changing_because: str | None = None
     components: tuple[Row, ...] = ()
     to_cache: CachedDescription | None = None
-    queries: Queries = field(default_factory=dict)
+    queries: tuple[MetricQuery, ...] = ()
 
 
-def first_look(cloud: CloudSession, resources: Sequence[Resource], window: Window) -> Mapping[ResourceKey, Observation]:
-    """The recent traffic of all in bulk, but of those known from an earlier sweep."""
-    unknown = [r for r in resources if r.id not in window.known]
-    variants = _recent_variants(cloud) if unknown else {}
-    queries = {
-        r.id: traffic_queries(r.name, variants.get(r.name, ())) for r in unknown if r.status not in {"Creating", "Deleting"}
-    }
-    traffic = metrics.fetch_first_look(cloud, [(r, queries.get(r.id, ())) for r in unknown], window)
-    return {
-        key_of(r): Observation(resource=r, readings=window.known.get(r.id) or _to_readings(queries.get(r.id, {}), traffic))
-        for r in resources
-    }
+def first_queries(resources: Sequence[Resource], batch: Batch) -> Asked:
+    """The traffic of each variant that ran lately."""
+    variants = _recent_variants(batch.cloud) if resources else {}
+    named = {r.name: () if r.status in {"Creating", "Deleting"} else variants.get(r.name, ()) for r in resources}
+    return [(r, [_traffic_query(r.name, variant) for variant in named[r.name]]) for r in resources]
 
 
-def closer_look(cloud: CloudSession, observations: Sequence[Observation], batch: Batch) -> Iterator[Observation]:
+def closer_look(observations: Sequence[Observation], batch: Batch) -> Iterator[Observation]:
     """Each described, with its components, and all their signals in bulk, unless what it runs shows that no rule can call it idle."""
-    window = batch.window
+    cloud, window = batch.cloud, batch.window
     cached = window.read_cached([one.resource.id for one in observations]) if observations else {}
     described: list[CloserLook] = []
-    for closer in cloud.map_concurrently(lambda one: _look_closer(cloud, one, cached.get(one.resource.id), window), observations):
+    for closer in cloud.map_concurrently(lambda one: _look_closer(one, cached.get(one.resource.id), batch), observations):
         if isinstance(closer, Observation):
             yield closer
         else:
             described.append(closer)
     components = _components_by_endpoint(cloud, described)
-    looks = _with_endpoint_details(cloud, [_with_queries(look, components) for look in described], window)
+    looks = _with_endpoint_details([_with_queries(look, components) for look in described], batch)
     results = metrics.fetch_metrics(cloud, [query for one in looks for query in one.queries], window)
     for one in looks:
-        yield _to_observation(one, _to_readings(one.queries, results), window)
+        yield _to_observation(one, tuple(results[query] for query in one.queries), window)
 
 
 def _recent_variants(cloud: CloudSession) -> dict[str, list[str]]:
@@ -103,21 +99,20 @@ def _recent_variants(cloud: CloudSession) -> dict[str, list[str]]:
     return variants
 
 
-def _look_closer(
-    cloud: CloudSession, observation: Observation, cached: CachedDescription | None, window: Window
-) -> CloserLook | Observation:
+def _look_closer(observation: Observation, cached: CachedDescription | None, batch: Batch) -> CloserLook | Observation:
     """The endpoint as described; or the observation of what was used within the `idle_after` of the rule for what it turned out to run, if no
     signal of another sort can make it idle.
     """
     resource = observation.resource
-    closer = cloud.attempt("sagemaker:DescribeEndpoint", lambda: _described(cloud, resource, cached), may_be_gone=True)
+    read = partial(_described, batch.cloud, resource, cached)
+    closer = batch.cloud.attempt("sagemaker:DescribeEndpoint", read, may_be_gone=True)
     if isinstance(closer, CloudError):
-        return CloserLook(resource=resource, unknown_because=f"it couldn't be described: {closer}")
+        return Observation(resource=resource, unknown_because=f"it couldn't be described: {closer}")
     endpoint, used = closer.described, last_used(observation)
-    is_plain = endpoint and not endpoint.may_host_components and not endpoint.is_asynchronous
-    if endpoint is None or not is_plain or used is None or endpoint.status != description.STEADY_STATUS:
+    is_plain = not endpoint.may_host_components and not endpoint.is_asynchronous
+    if not is_plain or used is None or endpoint.status != description.STEADY_STATUS:
         return closer
-    recent = window.recent_since_of(closer.resource)
+    recent = batch.window.recent_since_of(closer.resource)
     is_in_use = recent is not None and used > recent.under_some_rule
     return replace(observation, resource=closer.resource, to_cache=closer.to_cache) if is_in_use else closer
 
@@ -135,19 +130,10 @@ def _described(cloud: CloudSession, resource: Resource, cached: CachedDescriptio
     return CloserLook(resource=described, described=endpoint, to_cache=to_cache)
 
 
-def _to_readings(queries: Queries, results: Mapping[MetricQuery, MetricResult]) -> tuple[Reading, ...]:
-    return tuple(
-        Reading(signal=signal, role=role, subject=subject, series=results[query].series, complete=results[query].complete)
-        for query, (role, signal, subject) in queries.items()
-    )
-
-
 def _to_observation(closer: CloserLook, readings: tuple[Reading, ...], window: Window) -> Observation:
     """Its status decides before anything that couldn't be read, and serverless or scaled-in endpoints cost nothing while idle."""
     seen = Observation(resource=closer.resource, readings=readings, to_cache=closer.to_cache)
     endpoint, unknown = closer.described, closer.unknown_because
-    if endpoint is None:
-        return replace(seen, unknown_because=unknown)
     seen = by_status(seen, STATES)
     if is_decided(seen):
         return seen
@@ -175,7 +161,7 @@ def _components_by_endpoint(cloud: CloudSession, looks: Sequence[CloserLook]) ->
     """
     if not looks:
         return {}
-    if not any(look.described and look.described.may_host_components for look in looks):
+    if not any(look.described.may_host_components for look in looks):
         series = metrics.published_dimensions(cloud, component.HEARTBEAT_NAMESPACE, component.HEARTBEAT_METRICS[0])
         if cloud.read_or_none("cloudwatch:ListMetrics", lambda: any(True for _ in series)) is False:
             return {}
@@ -193,8 +179,6 @@ def _with_queries(look: CloserLook, components: ComponentsByEndpoint | None) -> 
     serve nothing: its heartbeat alone proves it idle, since its last change.
     """
     endpoint = look.described
-    if endpoint is None:
-        return look
     if components is None and endpoint.may_host_components:
         return replace(look, unknown_because="whether it hosts inference components, and their traffic, couldn't be read")
     rows = (components or {}).get(look.resource.name, [])
@@ -224,43 +208,32 @@ def _with_component_changes(look: CloserLook, rows: Sequence[Row]) -> CloserLook
     )
 
 
-def _with_endpoint_details(cloud: CloudSession, looks: Sequence[CloserLook], window: Window) -> list[CloserLook]:
+def _with_endpoint_details(looks: Sequence[CloserLook], batch: Batch) -> list[CloserLook]:
     """The looks with what acting needs: the effect of a scale-in, whether the endpoint could be recreated, and what is on it, as described now.
 
     Right before an action autoscaling always matters: it says what of the saving isn't the reaper's.
     """
-    endpoints = [(look, look.described) for look in looks if look.described and not look.unknown_because]
-    is_needed = window.reads_in_full or any(needs_autoscaling(endpoint) for _, endpoint in endpoints)
+    cloud = batch.cloud
+    endpoints = [(look, look.described) for look in looks if not look.unknown_because]
+    is_needed = batch.window.reads_in_full or any(needs_autoscaling(endpoint) for _, endpoint in endpoints)
     scaling = autoscaling.read_autoscaling_or_none(cloud) if is_needed else Autoscaling()
     names = [row[component.NAME_KEY] for look, _ in endpoints for row in look.components]
-    replies = cloud.map_concurrently(lambda name: cloud.describe(*component.DESCRIBE, InferenceComponentName=name), names)
-    rows = {name: _row_or_none(reply) for name, reply in zip(names, replies, strict=True)}
+    replies = component.describe_all(cloud, names)
+    rows: dict[str, Row | None] = {name: reply for name, reply in replies.items() if not isinstance(reply, CloudError)}
+    # None: it is gone by now. Empty: it can't be read.
+    rows |= {n: None if e.reason is Reason.GONE else {} for n, e in replies.items() if isinstance(e, CloudError)}
     deleted = sagemaker.deleted_models(cloud, sagemaker.model_names(*(endpoint.config for _, endpoint in endpoints)))
     detailed = []
     for listed in looks:
         components = {row[component.NAME_KEY]: rows.get(row[component.NAME_KEY]) for row in listed.components}
-        look = _with_component_descriptions(listed, components)
-        if look.described and not look.unknown_because:
-            details = scale_in.endpoint_details(look.resource, look.described, components, scaling, deleted)
-            resource = replace(look.resource, details=details, fingerprint=fingerprint(components))
-            look = replace(look, resource=resource)
+        look = _with_component_changes(listed, [{**row, component.NAME_KEY: name} for name, row in components.items() if row])
+        if unread := [name for name, row in components.items() if row is not None and not row]:
+            look = replace(look, unknown_because=look.unknown_because or f"its component {unread[0]} couldn't be described")
+        if not look.unknown_because:
+            details = description.endpoint_details(look.resource, look.described, components, scaling, deleted)
+            look = replace(look, resource=replace(look.resource, details=details, fingerprint=fingerprint(components)))
         detailed.append(look)
     return detailed
-
-
-def _row_or_none(reply: component.DescriptionOrError) -> Row | None:
-    """The description; None if the component is gone by now, and empty if it can't be read."""
-    if isinstance(reply, CloudError):
-        return None if reply.reason is Reason.GONE else {}
-    return reply
-
-
-def _with_component_descriptions(look: CloserLook, components: Mapping[str, Row | None]) -> CloserLook:
-    """The look with what its components' descriptions say at this moment. It is unknown if one can't be read."""
-    changed = _with_component_changes(look, [{**row, component.NAME_KEY: name} for name, row in components.items() if row])
-    unread = [name for name, row in components.items() if row is not None and not row]
-    because = f"its component {unread[0]} couldn't be described" if unread else None
-    return replace(changed, unknown_because=changed.unknown_because or because)
 
 
 def fingerprint(names: Iterable[str]) -> str:
@@ -272,33 +245,28 @@ def fingerprint(names: Iterable[str]) -> str:
     return f"hosts {sha256(text.encode()).hexdigest()[:16]}" if text else "hosts nothing"
 
 
-def _all_queries(name: str, endpoint: EndpointDescription, components: Collection[str]) -> Queries:
+def _all_queries(name: str, endpoint: EndpointDescription, components: Collection[str]) -> tuple[MetricQuery, ...]:
     """Everything that could show use of the endpoint as described, or that it was watched."""
     is_empty_host = endpoint.hosts_components_only and not components
     bare = "Invocations (it hosts no inference component)" if is_empty_host else ""  # nothing on it can be invoked
     running = [v.name for v in endpoint.variants if v.instance_count]
-    queries = traffic_queries(name, running, bare or "Invocations")
-    for named in running:
-        query = metrics.query(INSTANCE_NAMESPACE, "CPUUtilization", "SampleCount", EndpointName=name, VariantName=named)
-        queries[query] = (Role.HEARTBEAT, "CPUUtilization", named)
-    for named in (v.name for v in endpoint.variants if not v.instance_count):  # it has no heartbeat of its own
-        queries[_traffic_query(name, named)] = (Role.ACTIVITY, bare or f"Invocations of {named}", "")
+    queries = [_traffic_query(name, variant, bare) for variant in running]
+    for variant in running:
+        query = metrics.query(INSTANCE_NAMESPACE, "CPUUtilization", "SampleCount", EndpointName=name, VariantName=variant)
+        queries.append(replace(query, role=Role.HEARTBEAT, subject=variant))
+    others = [v.name for v in endpoint.variants if not v.instance_count]  # they have no heartbeat of their own
+    queries += [replace(_traffic_query(name, variant, bare or f"Invocations of {variant}"), subject="") for variant in others]
     if endpoint.is_asynchronous:
-        backlog = metrics.query(TRAFFIC_NAMESPACE, "ApproximateBacklogSize", "Maximum", EndpointName=name)
-        queries[backlog] = (Role.ACTIVITY, "ApproximateBacklogSize", "")
-        for variant, metric in product(endpoint.variants, ASYNC_METRICS):
-            query = metrics.query(TRAFFIC_NAMESPACE, metric, "Sum", EndpointName=name, VariantName=variant.name)
-            queries[query] = (Role.ACTIVITY, metric, variant.name if variant.instance_count else "")
+        queries.append(metrics.query(TRAFFIC_NAMESPACE, "ApproximateBacklogSize", "Maximum", EndpointName=name))
+        for one, metric in product(endpoint.variants, ASYNC_METRICS):
+            query = metrics.query(TRAFFIC_NAMESPACE, metric, "Sum", EndpointName=name, VariantName=one.name)
+            queries.append(replace(query, subject=one.name if one.instance_count else ""))
     for inside, metric in product(components, component.ACTIVITY_METRICS):
         query = metrics.query(TRAFFIC_NAMESPACE, metric, "Sum", InferenceComponentName=inside)
-        queries[query] = (Role.ACTIVITY, f"{metric} of component {inside}", "")
-    return queries
+        queries.append(replace(query, signal=f"{metric} of component {inside}"))
+    return tuple(dict.fromkeys(queries))
 
 
-def traffic_queries(name: str, variants: Iterable[str], signal: str = "Invocations") -> Queries:
-    """Invocations of those variants."""
-    return {_traffic_query(name, variant): (Role.ACTIVITY, signal, variant) for variant in variants}
-
-
-def _traffic_query(name: str, variant: str) -> MetricQuery:
-    return metrics.query(TRAFFIC_NAMESPACE, "Invocations", "Sum", EndpointName=name, VariantName=variant)
+def _traffic_query(name: str, variant: str, signal: str = "") -> MetricQuery:
+    query = metrics.query(TRAFFIC_NAMESPACE, "Invocations", "Sum", EndpointName=name, VariantName=variant)
+    return replace(query, signal=signal, subject=variant)

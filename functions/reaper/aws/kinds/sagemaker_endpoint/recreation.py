@@ -17,11 +17,10 @@ from reaper.aws.kinds.sagemaker_endpoint.description import (
     VARIANT_MEMBERS,
     config_unrestorable_because,
 )
-from reaper.aws.recreation import Recreation
+from reaper.aws.reader import Row
+from reaper.aws.recreation import IN_SERVICE, RUN_AGAIN, Recreation, not_restored_sentences, send_in_turn
 from reaper.aws.sagemaker import chosen_members, model_names, tags_parameter, to_plain_json
-from reaper.aws.scaling import IN_SERVICE, RUN_AGAIN, not_restored_sentences, send_in_turn
 from reaper.aws.session import CloudSession
-from reaper.aws.table import Row
 from reaper.errors import CloudError, Reason
 from reaper.model import Resource
 
@@ -52,14 +51,11 @@ def read(cloud: CloudSession, resource: Resource, earlier: Earlier) -> UndoState
     recreation.require_models(cloud, model_names(config["params"]))
     variants = [chosen_members(v, *VARIANT_MEMBERS) for v in row.get("ProductionVariants") or ()]
     ids = {autoscaling.variant_resource_id(resource.name, v["VariantName"]) for v in variants}
-    own_tags = reader.read_tags_now(cloud, row["EndpointArn"])
-    first_created = recreation.first_created(row, own_tags)
-    recreation.with_restored_tag(own_tags, first_created)
+    identity = recreation.read_identity(cloud, row, row["EndpointArn"])
     return {
         "endpoint": chosen_members(row, *ENDPOINT_MEMBERS),
-        "born": first_created,
+        **identity,
         "previous": earlier.record,
-        "tags": own_tags,
         "variants": variants,
         "shadows": [chosen_members(v, *VARIANT_MEMBERS) for v in row.get("ShadowProductionVariants") or ()],
         "config": config,

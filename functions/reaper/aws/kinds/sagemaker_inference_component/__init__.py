@@ -3,6 +3,7 @@
 Metrics by component: https://docs.aws.amazon.com/sagemaker/latest/dg/monitoring-cloudwatch.html
 Adapters run inside their base component, so their traffic is the base's too:
 https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_InferenceComponentSpecification.html
+Tests compare the members with the SDK's own model.
 Legal states: https://docs.aws.amazon.com/sagemaker/latest/APIReference/API_DescribeInferenceComponent.html
 """
 
@@ -15,15 +16,28 @@ from typing import TYPE_CHECKING, Any
 
 from reaper.aws import autoscaling, metrics, sagemaker
 from reaper.aws.autoscaling import component_resource_id
-from reaper.aws.kinds.sagemaker_inference_component import description
-from reaper.aws.kinds.sagemaker_inference_component.description import copies_running, copy_count
-from reaper.aws.reader import completed, listed_resource
-from reaper.aws.table import Batch, Deletion, Goal, Listing, ResourceKey, Row, Scaling, Signal, Table, Tags, key_of
+from reaper.aws.reader import (
+    Asked,
+    Batch,
+    Deletion,
+    Goal,
+    Listing,
+    Row,
+    Scaling,
+    Signal,
+    Table,
+    Tags,
+    completed,
+    key_of,
+    listed_resource,
+    recently_observed,
+)
+from reaper.aws.sagemaker import chosen_members, unknown_members_clause
 from reaper.errors import CloudError, Reason
 from reaper.evidence import is_recent, last_used, merge_heartbeats
 from reaper.kind import block, by_status, is_decided, none_of, status_rule
 from reaper.model import Resource, Role, StepName
-from reaper.observation import Observation, Reading, Window
+from reaper.observation import Observation, Reading
 
 if TYPE_CHECKING:
     from reaper.aws.session import CloudSession
@@ -43,6 +57,18 @@ HEARTBEATS = tuple(
     Signal(namespace=HEARTBEAT_NAMESPACE, metric=metric, dimension=NAME_KEY, stat="SampleCount", role=Role.HEARTBEAT)
     for metric in HEARTBEAT_METRICS
 )
+MEMBERS = ("InferenceComponentName", "EndpointName", "VariantName")
+SERVICE_MEMBERS = {
+    "CreationTime", "LastModifiedTime", "EndpointArn", "InferenceComponentArn", "InferenceComponentStatus", "FailureReason",
+    "Specification", "Specifications", "RuntimeConfig", "LastDeploymentConfig",
+}  # fmt: skip
+SPECIFICATION_MEMBERS = (
+    "InstanceType", "ModelName", "StartupParameters", "ComputeResourceRequirements", "BaseInferenceComponentName",
+    "DataCacheConfig", "SchedulingConfig",
+)  # fmt: skip
+CONTAINER_MEMBERS = ("ArtifactUrl", "Environment", "ContainerMetricsConfig")
+UNCOMPARED_KEYS = {"InferenceComponentStatus", "LastModifiedTime", "FailureReason", "RuntimeConfig"}
+"""Compared as a field of the resource or as a number, or of no matter."""
 DescriptionOrError = dict[str, Any] | CloudError
 
 
@@ -73,6 +99,57 @@ def details_of(resource: Resource) -> ComponentDetails:
     return resource.details if isinstance(resource.details, ComponentDetails) else ComponentDetails()
 
 
+def specifications(row: Row) -> list[Row]:
+    """A reply has `Specification` or `Specifications`, never both."""
+    return [spec for spec in (row.get("Specification"), *(row.get("Specifications") or ())) if spec]
+
+
+def base_component(row: Row) -> str | None:
+    """The component that this one is an adapter of."""
+    names = (spec.get("BaseInferenceComponentName") for spec in specifications(row))
+    return next((str(name) for name in names if name), None)
+
+
+def copies_running(row: Row) -> int | None:
+    """How many copies run now."""
+    count: int | None = (row.get("RuntimeConfig") or {}).get("CurrentCopyCount")
+    return count
+
+
+def copy_count(row: Row) -> int:
+    """How many copies it is meant to have."""
+    runtime = row.get("RuntimeConfig") or {}
+    return int(runtime.get("DesiredCopyCount", runtime.get("CurrentCopyCount", 0)))
+
+
+def settings_of(row: Row) -> Row:
+    """Everything that a person may change but its copies."""
+    return {key: value for key, value in row.items() if key not in UNCOMPARED_KEYS}
+
+
+def unrestorable_because(row: Row) -> str | None:
+    """The clause that says why an inference component can't be recreated; adapters never are."""
+    specs, name = specifications(row), row.get("InferenceComponentName")
+    if not specs or base_component(row):
+        return f"{name} is an adapter or has no readable specification, so it couldn't be recreated"
+    odd = [unknown_members_clause(row, MEMBERS, SERVICE_MEMBERS)]
+    odd += [unknown_members_clause(s, SPECIFICATION_MEMBERS, ("Container",)) for s in specs]
+    odd += [unknown_members_clause(s.get("Container") or {}, CONTAINER_MEMBERS, ("DeployedImage",)) for s in specs]
+    return next((f"the component {name} {one}" for one in odd if one), None)
+
+
+def specifications_to_create(row: Row) -> dict[str, Any]:
+    """What it runs, as create calls take it; a reply shows an image as it was named and as it was found."""
+    made = []
+    for one in specifications(row):
+        spec = chosen_members(one, *SPECIFICATION_MEMBERS)
+        if container := one.get("Container"):
+            image = (container.get("DeployedImage") or {}).get("SpecifiedImage")
+            spec["Container"] = {**({"Image": image} if image else {}), **chosen_members(container, *CONTAINER_MEMBERS)}
+        made.append(spec)
+    return {"Specification": made[0]} if row.get("Specification") else {"Specifications": made}
+
+
 def component_resource(cloud: CloudSession, row: Row, own_tags: Tags) -> Resource:
     """A row of the list, or a description, with its tags."""
     _, endpoint = arns_of(cloud, row)
@@ -100,46 +177,45 @@ def list_rows(cloud: CloudSession, *has: str, **filters: Any) -> list[dict[str, 
     return list(cloud.paged_rows("sagemaker", operation, want, *has, MaxResults=100, **filters))
 
 
-def first_look(cloud: CloudSession, resources: Sequence[Resource], window: Window) -> Mapping[ResourceKey, Observation]:
-    """The recent traffic of all, but of those known from an earlier sweep. A component that was read alone brings its siblings along."""
+def describe_all(cloud: CloudSession, names: Sequence[str]) -> dict[str, DescriptionOrError]:
+    """The description of each, by its name, or why there is none."""
+    replies = cloud.map_concurrently(lambda name: cloud.describe(*DESCRIBE, InferenceComponentName=name), names)
+    return dict(zip(names, replies, strict=True))
+
+
+def first_queries(resources: Sequence[Resource], batch: Batch) -> Asked:
+    """The traffic of all. A component that was read alone brings its siblings along."""
     named = {key_of(r) for r in resources}
     every = [*resources, *(s for r in resources for s in details_of(r).siblings if key_of(s) not in named)]
-    observations = {key_of(r): Observation(resource=r, readings=window.known.get(r.id, ())) for r in every}
-    return observations | _recent_traffic(cloud, [r for r in every if r.id not in window.known], window)
+    return [(r, [signal.query(r) for signal in ACTIVITY]) for r in every]
 
 
-def _recent_traffic(cloud: CloudSession, resources: Sequence[Resource], window: Window) -> dict[ResourceKey, Observation]:
-    first = metrics.fetch_first_look(cloud, [(r, [signal.query(r) for signal in ACTIVITY]) for r in resources], window)
-    return {
-        key_of(r): Observation(resource=r, readings=tuple(signal.reading(r, first) for signal in ACTIVITY)) for r in resources
-    }
-
-
-def closer_look(cloud: CloudSession, observations: Sequence[Observation], batch: Batch) -> Iterator[Observation]:
+def closer_look(observations: Sequence[Observation], batch: Batch) -> Iterator[Observation]:
     """All signals of what was silent, a description of every component on an endpoint that has a silent one, and what is read once for the region."""
-    window = batch.window
+    cloud, window = batch.cloud, batch.window
     endpoints = {details_of(one.resource).endpoint_name for one in observations}
     hosted = {key: one for key, one in batch.observations.items() if details_of(one.resource).endpoint_name in endpoints}
     # The rule of the silent one may be shorter than that of an adapter, whose last use counts for it.
-    hosted |= _recent_traffic(cloud, [one.resource for one in hosted.values() if window.known.get(one.resource.id)], window)
+    known = [one.resource for one in hosted.values() if window.known.get(one.resource.id)]
+    hosted |= recently_observed([(r, [signal.query(r) for signal in ACTIVITY]) for r in known], batch)
     # Of one whose status this version doesn't know, everything is read, too: its use may count for its base.
     settled = {key for key, one in hosted.items() if one.free_because or one.changing_because}
     silent = [one for key, one in hosted.items() if key not in settled and not is_recent(one, window)]
-    hosted |= {key_of(one.resource): one for one in _with_all_signals(cloud, silent, window)}
+    hosted |= {key_of(one.resource): one for one in _with_all_signals(silent, batch)}
     names = [one.resource.name for one in hosted.values()]
-    replies = cloud.map_concurrently(lambda name: cloud.describe(*DESCRIBE, InferenceComponentName=name), names)
-    described = dict(zip(names, replies, strict=True))
+    described = describe_all(cloud, names)
     looks = [_as_described(hosted[key_of(one.resource)], described, list(hosted.values())) for one in observations]
     yield from _with_region_facts(cloud, looks)
 
 
-def _with_all_signals(cloud: CloudSession, observations: Sequence[Observation], window: Window) -> Iterator[Observation]:
+def _with_all_signals(observations: Sequence[Observation], batch: Batch) -> Iterator[Observation]:
     """Traffic and one heartbeat over the whole window: either of two metrics will do."""
     resources = [one.resource for one in observations]
-    results = metrics.fetch_metrics(cloud, [s.query(r) for r in resources for s in (*ACTIVITY, *HEARTBEATS)], window)
+    queries = [signal.query(r) for r in resources for signal in (*ACTIVITY, *HEARTBEATS)]
+    results = metrics.fetch_metrics(batch.cloud, queries, batch.window)
     for one in observations:
-        traffic = (signal.reading(one.resource, results) for signal in ACTIVITY)
-        heartbeat = merge_heartbeats(*(signal.reading(one.resource, results) for signal in HEARTBEATS))
+        traffic = (results[signal.query(one.resource)] for signal in ACTIVITY)
+        heartbeat = merge_heartbeats(*(results[signal.query(one.resource)] for signal in HEARTBEATS))
         yield replace(one, readings=(*traffic, heartbeat))
 
 
@@ -168,9 +244,9 @@ def _with_description(observation: Observation, row: Row) -> Observation:
         endpoint_name=details_of(resource).endpoint_name,
         is_described=True,
         copies=copies_running(row),
-        base_component=description.base_component(row),
+        base_component=base_component(row),
         models=tuple(sorted(sagemaker.model_names(row))),
-        unrestorable_because=description.unrestorable_because(row),
+        unrestorable_because=unrestorable_because(row),
     )
     times = [t for t in (resource.changed, row.get("LastModifiedTime")) if t]
     status = str(row.get("InferenceComponentStatus", resource.status))
@@ -187,13 +263,14 @@ def _host_share(names: Sequence[str], described: Mapping[str, DescriptionOrError
     description is missing, or if they run on several variants, which cost differently.
     """
     read = {name: row for name in names if (row := described.get(name)) is not None and not isinstance(row, CloudError)}
-    known = {name: row for name, row in read.items() if not description.base_component(row) and copies_running(row) != 0}
+    known = {name: row for name, row in read.items() if not base_component(row) and copies_running(row) != 0}
     if len(read) < len(names) or len({row.get("VariantName") for row in known.values()}) > 1:
         return None
     for unit in RESERVED_UNITS:
-        reserved = {name: description.reserved(row, unit) for name, row in known.items()}
+        each = {name: (row.get("Specification") or {}).get("ComputeResourceRequirements") or {} for name, row in known.items()}
+        reserved = {name: float(needs.get(unit) or 0) * (copies_running(known[name]) or 0) for name, needs in each.items()}
         if all(reserved.values()):
-            return float(reserved[names[0]]) / sum(reserved.values())
+            return reserved[names[0]] / sum(reserved.values())
     return None
 
 
@@ -210,7 +287,7 @@ def _with_adapters(
             readings += _traffic_readings(other, "deleted component") if last_used(other) else ()
         elif isinstance(row, CloudError):
             return replace(observation, unknown_because=f"whether {other.resource.name} is an adapter of it couldn't be read")
-        elif row is not None and description.base_component(row) == resource.name:
+        elif row is not None and base_component(row) == resource.name:
             adapters.append(other.resource)
             readings += _traffic_readings(other, "adapter")
     times = [t for t in (resource.changed, *(t for a in adapters for t in (a.created, a.changed))) if t]
@@ -249,7 +326,7 @@ def adapters_because(resource: Resource) -> str | None:
 def copies_goal(cloud: CloudSession, resource: Resource) -> Goal:
     """No copies, if something would wake it again. Raises CloudError if nothing would."""
     id_ = component_resource_id(resource.name)
-    if not autoscaling.can_wake_component(autoscaling.read_autoscaling_of(cloud, {id_}), resource.name):
+    if not autoscaling.can_wake_component(autoscaling.read_autoscaling(cloud, {id_}), resource.name):
         text = f"{resource.name}: nothing would scale it up from zero any more"
         raise CloudError(Reason.REFUSED, "application-autoscaling:DescribeScalingPolicies", text)
     row, same = described(cloud, resource.name)
@@ -259,8 +336,8 @@ def copies_goal(cloud: CloudSession, resource: Resource) -> Goal:
 def described(cloud: CloudSession, name: str) -> tuple[Row, Row]:
     """Its description, with what it is made of and the endpoint and variant that it is on."""
     row = cloud.call("sagemaker", *DESCRIBE, InferenceComponentName=name)
-    places = [str(row.get(key, "")) for key in description.MEMBERS[1:]]
-    return row, {"made_of": description.specifications_to_create(row), "on": places}
+    places = [str(row.get(key, "")) for key in MEMBERS[1:]]
+    return row, {"made_of": specifications_to_create(row), "on": places}
 
 
 def copies_parameters(name: str, id_: str, count: int) -> dict[str, Any]:
@@ -323,7 +400,7 @@ TABLE = Table(
     arns=arns_of,
     resource=component_resource,
     as_now=with_siblings,
-    first_look=first_look,
+    first_queries=first_queries,
     closer_looks=(closer_look,),
     look_permissions=("sagemaker:DescribeInferenceComponent", "sagemaker:ListModels"),
     blocks=BLOCKS,
@@ -332,7 +409,7 @@ TABLE = Table(
             call="UpdateInferenceComponentRuntimeConfig",
             goal=copies_goal,
             numbers=numbers_of,
-            settings=description.settings,
+            settings=settings_of,
             parameters=copies_parameters,
             because="its {before} copies are scaling to zero; a request scales it up again",
             what="copies",

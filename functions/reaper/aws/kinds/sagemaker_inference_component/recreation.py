@@ -8,21 +8,22 @@ from __future__ import annotations
 from reaper.acting.contract import PREVIOUS_MEMBERS, Earlier, Manifest, Members, UndoResult, UndoState, any_members
 from reaper.aws import reader, recreation, sagemaker
 from reaper.aws.autoscaling import component_resource_id
-from reaper.aws.kinds.sagemaker_inference_component import DESCRIBE, described, description
+from reaper.aws.kinds import sagemaker_inference_component as component_kind
+from reaper.aws.kinds.sagemaker_inference_component import DESCRIBE, described
+from reaper.aws.reader import Row
 from reaper.aws.recreation import Recreation
 from reaper.aws.sagemaker import chosen_members, tags_parameter
 from reaper.aws.session import CloudSession
-from reaper.aws.table import Row
 from reaper.errors import CloudError, Reason
 from reaper.model import Resource
 
 CREATE, PERMISSION = ("sagemaker", "CreateInferenceComponent", "InferenceComponentArn"), "sagemaker:CreateInferenceComponent"
 SPECIFICATION_MEMBERS: Members = {
-    **any_members(*description.SPECIFICATION_MEMBERS),
-    "Container": any_members("Image", *description.CONTAINER_MEMBERS),
+    **any_members(*component_kind.SPECIFICATION_MEMBERS),
+    "Container": any_members("Image", *component_kind.CONTAINER_MEMBERS),
 }
 SAVED_MEMBERS: Members = {
-    **any_members(*description.MEMBERS, "LastDeploymentConfig", "copies", "tags", "born"),
+    **any_members(*component_kind.MEMBERS, "LastDeploymentConfig", "copies", "tags", "born"),
     "Specification": SPECIFICATION_MEMBERS,
     "Specifications": SPECIFICATION_MEMBERS,
 }
@@ -31,15 +32,13 @@ SAVED_MEMBERS: Members = {
 def read(cloud: CloudSession, resource: Resource, earlier: Earlier) -> UndoState:
     """The parameters of CreateInferenceComponent, with its tags. Raises CloudError for what can't be brought back, such as an adapter."""
     row, same = described(cloud, resource.name)
-    if odd := description.unrestorable_because(row):
+    if odd := component_kind.unrestorable_because(row):
         raise CloudError(Reason.REFUSED, "sagemaker:DescribeInferenceComponent", odd)
-    own_tags = reader.read_tags_now(cloud, row["InferenceComponentArn"])
-    born = recreation.first_created(row, own_tags)
-    recreation.with_restored_tag(own_tags, born)
-    component = {**chosen_members(row, *description.MEMBERS, "LastDeploymentConfig"), **same["made_of"]}
+    identity = recreation.read_identity(cloud, row, row["InferenceComponentArn"])
+    component = {**chosen_members(row, *component_kind.MEMBERS, "LastDeploymentConfig"), **same["made_of"]}
     recreation.require_models(cloud, sagemaker.model_names(component))
     return {
-        "component": {**component, "copies": description.copy_count(row), "tags": own_tags, "born": born},
+        "component": {**component, "copies": component_kind.copy_count(row), **identity},
         "host": _endpoint_first_created(cloud, row["EndpointName"]),
         "scaling": recreation.read_autoscaling_state(cloud, {component_resource_id(resource.name)}, will_be_deleted=True),
         "previous": earlier.record,
@@ -94,7 +93,7 @@ def _create(cloud: CloudSession, component: Row, lost: list[str]) -> None:
 
     The API model allows 0 copies. If AWS refuses them all the same, it gets one, and `lost` gets a sentence.
     """
-    params = {name: component[name] for name in (*description.MEMBERS, "Specification", "Specifications") if name in component}
+    params = {name: component[name] for name in (*component_kind.MEMBERS, "Specification", "Specifications") if name in component}
     params |= tags_parameter(recreation.with_restored_tag(component["tags"], component["born"]))
     try:
         cloud.call(*CREATE, **params, RuntimeConfig={"CopyCount": component["copies"]})

@@ -14,8 +14,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from reaper.aws import sagemaker
-from reaper.aws.reader import completed, each
-from reaper.aws.table import Batch, Deletion, Listing, Row, Table, Tags
+from reaper.aws.reader import Batch, Deletion, Listing, Row, Table, Tags, completed, each
 from reaper.errors import CloudError, Reason
 from reaper.kind import block, by_status, is_decided, is_pasteable, none_of, status_rule
 from reaper.model import BilledPart, Resource, Role, StepName
@@ -141,10 +140,10 @@ def _with_space_owner(resource: Resource, owners: SpaceOwners) -> Resource:
 
 
 @each
-def with_description(cloud: CloudSession, observation: Observation, batch: Batch) -> Observation:
+def with_description(observation: Observation, batch: Batch) -> Observation:
     """Its status of this moment, and when a person used it last: uptime since then is all that AWS shows."""
     resource = observation.resource
-    row = cloud.describe("DescribeApp", "Status", **parameters_of(resource))
+    row = batch.cloud.describe("DescribeApp", "Status", **parameters_of(resource))
     if isinstance(row, CloudError):
         return replace(observation, unknown_because=f"it couldn't be described: {row}")
     now = by_status(replace(observation, resource=replace(resource, status=str(row["Status"]))), STATES)
@@ -164,10 +163,10 @@ def with_description(cloud: CloudSession, observation: Observation, batch: Batch
     return replace(observation, indirect_evidence=IndirectEvidence(since=since, because=because))
 
 
-def with_owners(cloud: CloudSession, observations: Sequence[Observation], batch: Batch) -> Iterator[Observation]:
+def with_owners(observations: Sequence[Observation], batch: Batch) -> Iterator[Observation]:
     """With the owners of their spaces, if all spaces can be listed."""
     is_needed = any(one.indirect_evidence and one.resource.details.space_name for one in observations)
-    owners = cloud.read_or_none("sagemaker:ListSpaces", lambda: _space_owners(cloud)) if is_needed else {}
+    owners = batch.cloud.read_or_none("sagemaker:ListSpaces", lambda: _space_owners(batch.cloud)) if is_needed else {}
     yield from (replace(one, resource=_with_space_owner(one.resource, owners or {})) for one in observations)
 
 
