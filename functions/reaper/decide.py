@@ -18,7 +18,7 @@ from reaper.calendars import office_hours
 from reaper.case import Case, Coverage, may_act
 from reaper.coverage import NOT_REACHED, RUNS, SKIPPED, add_failure_row, failure_row, own_row, target_of_row, with_replaced_rows
 from reaper.errors import CloudError, ReaperError
-from reaper.finding import Finding, Step, View, finding_of, is_action
+from reaper.finding import Finding, Step, View, finding_of, is_action, left_alone
 from reaper.handover import Decided, Observed
 from reaper.ledger.ledger import Ledger
 from reaper.ledger.opening import FORMAT_ROW, ensure_format
@@ -40,11 +40,11 @@ from reaper.pending.recall import (
     take_resource_leases,
 )
 from reaper.pending.unfinished import Unfinished
+from reaper.plan import next_action, possible_action, stand, with_announcement
 from reaper.planning import dates
 from reaper.policy import owners
 from reaper.policy.schema import Policy
 from reaper.record import NO_RECORD, Record, Snoozes, is_unfinished, last_notice_at
-from reaper.stand import next_action, possible_action, stand, with_announcement
 
 if TYPE_CHECKING:
     from reaper.acting.manifest import Archive
@@ -272,14 +272,13 @@ def _finding_of_case(case: Case, recalled: Recalled, phase: _Phase) -> Finding:
     snoozes = recalled.snoozes(case.resource)
     case = owners.with_present_owner(case, snoozes.own, phase.context.policy.owners.fallback)
     record = recalled.record(case.resource.id)
-    finding = stand(View(case=case, now=phase.now, record=record, snoozes=snoozes, announces=phase.announces))
     records = map(recalled.record, remembered_ids(case.resource))
-    because = next(filter(None, (unfinished.half_done_because(record, phase.run.id) for record in records)), None)
-    because = because or (UNLISTED if phase.stored is None and finding.step.name in ENDING_ACTIONS else None)
-    if because is None:
-        return finding
-    step = finding.step if finding.step.name is StepName.START else Step(name=StepName.NONE, because=because)
-    return replace(finding, step=step, is_blocked=True)
+    interrupted = next(filter(None, (unfinished.half_done_because(each, phase.run.id) for each in records)), None)
+    view = View(case=case, now=phase.now, record=record, snoozes=snoozes, announces=phase.announces, interrupted=interrupted)
+    finding = stand(view)
+    if phase.stored is None and finding.step.name in ENDING_ACTIONS:
+        return replace(left_alone(finding, UNLISTED), is_blocked=True)
+    return finding
 
 
 def _left_alone(cases: Sequence[Case], because: str, now: datetime) -> _Part:

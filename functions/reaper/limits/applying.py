@@ -26,8 +26,8 @@ from reaper.limits.breaker import PlaceCounts
 from reaper.limits.holds import QUIET_FOR, Breaker, HoldRows, KindInTarget, RunScope
 from reaper.model import ACTIONS, ENDING_ACTIONS, NOTICES, HoldReason, Mode, State, StepName, Target
 from reaper.notices.owner_notice import notice_address
+from reaper.plan import stand
 from reaper.record import NO_RECORD, NO_SNOOZES, Record, Snooze, Snoozes
-from reaper.stand import stand
 from reaper.text import format_usd
 
 if TYPE_CHECKING:

@@ -22,9 +22,9 @@ from reaper.finding import Finding, Outcome, Step, View
 from reaper.ledger.ledger import Ledger, TargetText, target_from_text, target_text, update_intent, update_record, update_row
 from reaper.ledger.rows import DOCUMENT, HistoryEntry, NamedRow, Recalled, comparable_id, document_of, parse_document
 from reaper.model import Ceiling, Resource, Result, Rule, State, StepName, Target, Verdict
-from reaper.planning import possible_actions
+from reaper.plan import with_follow_ups
+from reaper.planning import dates
 from reaper.record import Act, Record, closed_unknown, dated_ahead_because, is_interrupted, is_unfinished, left_stopped
-from reaper.stand import with_follow_ups
 
 NOT_KNOWN = "it isn't known whether the action was carried out"
 OPEN_TARGETS_ROW, OPEN_TARGETS = "open targets", tuple[TargetText, ...]
@@ -141,7 +141,7 @@ def settle_target(
     for id_, case in cases.items():
         if id_ not in records or (act := records[id_].act) is None:
             continue
-        if possible_actions.is_left_stopped(View(case=case, now=now, record=records[id_])):
+        if dates.is_left_stopped(View(case=case, now=now, record=records[id_])):
             changed[id_] = update_intent(ledger, act, left_stopped, now)
     if changed:
         recalled = recalled.with_newer(ledger.recall(changed, now))
