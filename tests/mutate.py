@@ -64,8 +64,7 @@ TESTS = {
     "planning.dates": PLANS,
     "record": PLANS,
     "planning.accepted": PLANS,
-    "limits.caps": ["test_limits", "test_account_limits", "test_days_of_sweeps", "test_invariants"],
-    "limits.breaker": ["test_limits", "test_breaker", "test_account_limits", "test_jumps", "test_days_of_sweeps"],
+    "limits.caps": ["test_limits", "test_breaker", "test_account_limits", "test_jumps", "test_days_of_sweeps", "test_invariants"],
     "limits.applying": ["test_jumps", "test_breaker", "test_quiet"],
     "limits.holds": [
         "pending/test_holds",

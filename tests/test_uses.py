@@ -21,7 +21,7 @@ from reaper.evidence import is_recent
 from reaper.kind import Kind
 from reaper.ledger.runs import read_gaps
 from reaper.limits import holds
-from reaper.limits.breaker import count_places, places_with_known_share
+from reaper.limits.caps import count_places, places_with_known_share
 from reaper.limits.holds import PlaceCount
 from reaper.model import Mode, Resource, Role, State
 from reaper.observation import Observation, Reading, RecentSince, Series, Window

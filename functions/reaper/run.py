@@ -196,9 +196,10 @@ def run_phases(opened: OpenRun, hand_over: HandOver = unchanged) -> Report:
 
     Raises Interrupted, which says what was done, if a person ends it.
     """
-    from reaper.conclude import conclude, done_so_far, leases_of
+    from reaper.conclude import conclude, leases_of
     from reaper.decide import decide
     from reaper.observe import observe
+    from reaper.pending.unfinished import done_so_far
 
     def observe_some(context: ObserveContext) -> Observed:
         return hand_over(observe(opened.run, context, opened.run.started_at))

@@ -17,9 +17,10 @@ from typing import Any
 from reaper.aws import targets
 from reaper.aws.functions.delivery import log_gaps, logger, publish_figures
 from reaper.aws.functions.event import KINDS, AlarmedEndpoint, alarmed_endpoints, endpoint_of, event_settings
-from reaper.decide import OTHER_RUN, DecideContext
+from reaper.decide import DecideContext
 from reaper.finding import Report
 from reaper.model import Account, Mode
+from reaper.pending.recall import OTHER_RUN
 from reaper.policy import file
 from reaper.policy.file import PolicySource
 from reaper.report.figures import alarm_figures, skipped_figures
