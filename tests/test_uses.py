@@ -19,7 +19,7 @@ from reaper import registry
 from reaper.assess import assess
 from reaper.evidence import is_recent
 from reaper.kind import Kind
-from reaper.ledger.runs import read_gaps
+from reaper.ledger.ledger import read_gaps
 from reaper.limits import holds
 from reaper.limits.caps import count_places, places_with_known_share
 from reaper.limits.holds import PlaceCount

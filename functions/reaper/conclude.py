@@ -17,10 +17,9 @@ from reaper.coverage import add_failure_row, failure_row
 from reaper.errors import ReaperError, SettingsError
 from reaper.finding import PLANNED, Finding, Outcome, Report, Step, follow_up, is_action, judged_case, left_alone
 from reaper.handover import Acted, Decided, Observed
-from reaper.ledger.ledger import RETENTION, Ledger
+from reaper.ledger.ledger import DOUBTED_ROW, UNREACHED_ROW, Ledger, RunLeases, record_doubted, record_unreached
 from reaper.ledger.opening import ensure_format
-from reaper.ledger.rows import remembered_ids
-from reaper.ledger.runs import DOUBTED_ROW, UNREACHED_ROW, RunLeases, record_doubted, record_unreached
+from reaper.ledger.rows import RETENTION, remembered_ids
 from reaper.limits.caps import record_statistics
 from reaper.model import NOTICES, Result, State, StepName
 from reaper.notices.channels import delivery

@@ -20,16 +20,15 @@ from reaper.coverage import NOT_REACHED, failure_row, target_of_row, with_replac
 from reaper.errors import CloudError
 from reaper.finding import Finding, Step, View, finding_of, is_action, left_alone
 from reaper.handover import Decided, Observed
-from reaper.ledger.ledger import Ledger
+from reaper.ledger.ledger import Ledger, RunLeases
 from reaper.ledger.rows import Recalled, remembered_ids
-from reaper.ledger.runs import RunLeases
 from reaper.limits import applying, caps, holds
 from reaper.limits.applying import Swept
 from reaper.limits.holds import Breaker, KindInTarget, PlaceCount, RunScope
 from reaper.model import ACTIONS, ENDING_ACTIONS, Mode, Run, State, Status, StepName, Target
 from reaper.pending import plan_file, unfinished
 from reaper.pending.plan_file import PlanFile
-from reaper.pending.recall import UNLISTED, Memory
+from reaper.pending.recall import UNLISTED, RunLedger
 from reaper.plan import next_action, possible_action, stand, with_announcement
 from reaper.planning import dates
 from reaper.policy import owners
@@ -73,7 +72,7 @@ class _Phase:
     run: Run
     now: datetime
     context: DecideContext
-    memory: Memory
+    run_ledger: RunLedger
     opens_at: datetime | None
     findings: list[Finding] = field(default_factory=list)
     known: dict[str, View] = field(default_factory=dict)
@@ -99,9 +98,9 @@ def decide(parts: Iterable[Observed], context: DecideContext) -> Decided:
         for part in parts:
             if phase is None:
                 phase = _begun(part.run, context)
-                if phase.memory.leases:
-                    on_failure.callback(phase.memory.leases.give_back)
-                phase.memory.open(context.archive)
+                if phase.run_ledger.leases:
+                    on_failure.callback(phase.run_ledger.leases.give_back)
+                phase.run_ledger.open(context.archive)
             _plan_part(part, phase)
         if phase is None:
             raise ValueError("there is nothing to decide: no part was observed")
@@ -114,9 +113,9 @@ def _begun(run: Run, context: DecideContext) -> _Phase:
     now, ledger, leases = context.clock(), context.ledger, None
     if ledger and run.mode.writes:
         leases = RunLeases(ledger=ledger, run_id=run.id, clock=context.clock, renewed_at=now, dead_runs=context.dead_runs)
-    memory = Memory(run=run, now=now, ledger=ledger, leases=leases, notices_only=context.notices_only)
+    run_ledger = RunLedger(run=run, now=now, ledger=ledger, leases=leases, notices_only=context.notices_only)
     opens_at = office_hours.opens_at(context.policy.send_hours, now)
-    return _Phase(run=run, now=now, context=context, memory=memory, opens_at=opens_at)
+    return _Phase(run=run, now=now, context=context, run_ledger=run_ledger, opens_at=opens_at)
 
 
 def _plan_part(part: Observed, phase: _Phase) -> None:
@@ -130,7 +129,7 @@ def _plan_part(part: Observed, phase: _Phase) -> None:
         phase.refused += [replace(row, status=Status.FAILED, error=because) for row in refused]
         _leave_alone(part.cases, because, phase)
         return
-    cases, recalled, left = phase.memory.recall(part)
+    cases, recalled, left = phase.run_ledger.recall(part)
     for others, why in left:
         _leave_alone(others, why, phase)
     _plan_cases(cases, recalled, phase)
@@ -154,7 +153,7 @@ def _plan_cases(cases: Sequence[Case], recalled: Recalled, phase: _Phase) -> Non
         elif case.verdict.state is State.IDLE or resource.id in recalled or case.rule.hours or resource.host_id:
             phase.known[resource.id] = view = _view_of(case, recalled, phase)
             finding = stand(view)
-            is_unlisted = phase.memory.stored is None and finding.step.name in ENDING_ACTIONS
+            is_unlisted = phase.run_ledger.stored is None and finding.step.name in ENDING_ACTIONS
             phase.findings.append(replace(left_alone(finding, UNLISTED), is_blocked=True) if is_unlisted else finding)
         else:
             counted.append(case)
@@ -173,25 +172,25 @@ def _view_of(case: Case, recalled: Recalled, phase: _Phase) -> View:
 
 def _decided(phase: _Phase) -> Decided:
     """All findings together: limits and jumps, the floor, the hours for notices, and what comes next."""
-    run, memory, policy = phase.run, phase.memory, phase.context.policy
-    memory.settle_left_targets(phase.coverage)
+    run, run_ledger, policy = phase.run, phase.run_ledger, phase.context.policy
+    run_ledger.settle_left_targets(phase.coverage)
     findings, jumps, unusual = _apply_limits(phase)
     findings = applying.above_floor([_with_reminders(finding, phase) for finding in findings], policy, run.mode)
     if phase.opens_at:
         findings = [applying.until_sent(finding, policy, phase.opens_at) for finding in findings]
     begun = {f.case.resource.target for f in findings if is_action(f)} if run.mode.acts else set()
-    if because := memory.note_open_targets(begun):
+    if because := run_ledger.note_open_targets(begun):
         findings = [applying.without_action(finding, because) for finding in findings]
     return Decided(
         run=run,
         decided_at=phase.now,
-        leased=tuple(sorted(memory.leases.targets, key=str)) if memory.leases else (),
+        leased=tuple(sorted(run_ledger.leases.targets, key=str)) if run_ledger.leases else (),
         findings=tuple(_with_next(finding, unusual, phase) for finding in findings),
-        unreported=tuple(memory.unreported),
-        interrupted=tuple(memory.interrupted),
+        unreported=tuple(run_ledger.unreported),
+        interrupted=tuple(run_ledger.interrupted),
         unusual=tuple(sorted(unusual)),
         jumps=jumps,
-        coverage=(*phase.refused, *memory.failures),
+        coverage=(*phase.refused, *run_ledger.failures),
         by_plan=phase.context.agreed is not None,
     )
 
@@ -202,9 +201,9 @@ def _apply_limits(phase: _Phase) -> tuple[Sequence[Finding], tuple[Breaker, ...]
     Returns the findings, the jumps that stand, and the places whose idle share says nothing about what is usual. If the ledger fails, everything is
     on hold.
     """
-    if phase.memory.ledger is None:
+    if phase.run_ledger.ledger is None:
         return phase.findings, (), ()
-    leases = phase.memory.leases
+    leases = phase.run_ledger.leases
     others = phase.left_targets - (leases.targets if leases else set())
     coverage = with_replaced_rows(phase.coverage, phase.refused)
     swept = Swept(
@@ -217,10 +216,10 @@ def _apply_limits(phase: _Phase) -> tuple[Sequence[Finding], tuple[Breaker, ...]
         notices_only=phase.context.notices_only,
     )
     try:
-        findings, rows = applying.apply_limits(phase.findings, phase.known, swept, phase.memory.ledger)
+        findings, rows = applying.apply_limits(phase.findings, phase.known, swept, phase.run_ledger.ledger)
     except CloudError as error:
         because = f"the holds and the usual idle shares couldn't be read or written: {error}"
-        phase.memory.failures.append(failure_row("ledger", error))
+        phase.run_ledger.failures.append(failure_row("ledger", error))
         held = [applying.held_while_unknown(finding, because, phase.now, acting=phase.announces) for finding in phase.findings]
         return held, (), phase.places.keys()
     jumps = tuple(chain.from_iterable(row.jumps for row in rows.values()))

@@ -10,7 +10,6 @@ enforcement would do.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -183,37 +182,47 @@ def _blocked_because(case: Case, action: StepName, currency: Currency) -> str:
     return f"{blocked.because}; delete {f'would save {format_usd(saves, currency=currency)} an hour' if saves else 'is possible'}"
 
 
-def reasons(view: View) -> Iterator[tuple[str, str | None]]:
-    """Every reason that keeps a step from one resource, by name and in this order, each with its sentence if it applies.
-
-    A step, `explain` and the action that may come show the first one. The reasons that `decide` finds in all findings together come after these: a jump,
-    a hold, a notice below the floor or outside the hours for notices, and a plan file that doesn't ask for it.
-    """
-    case, rule, now, act = view.case, view.case.rule, view.now, view.record.act
-    yield "interrupted", view.interrupted
-    yield "dated ahead", dated_ahead_because(view.record, now)
-    may_follow = may_act(case) or (view.announces and (is_forced(view) or _is_enrolled(view)))
-    yield "protected", None if may_follow else _nothing_to_do_because(view)
-    yield "snoozed", snooze_sentence(view.snoozes.own) if is_snoozed(view.snoozes.own, case.resource.created, now) else None
-    announced = "the owner already has a notice that announces an action, and this run announces none"
-    yield "announced", announced if not view.announces and has_announced_action(view) else None
-    requested = f"{act.action if act else StepName.STOP} requested; the next sweep checks the result"
-    yield "requested", requested if view.announces and is_unconfirmed(view) else None
-    started = manual_start_at(view)
-    by_hand = f"it was started outside its office hours {ago_text(started or now, now)}, and such a start keeps it running for "
-    yield "started by a person", f"{by_hand}{format_duration(rule.hours.override)}" if started and rule.hours else None
-    is_open = rule.hours is not None and office_hours.is_open(rule.hours, now)
-    yield "office hours", "it is within its office hours, so it keeps running" if is_open else None
-    yield "frozen", frozen_because(rule, now)
-
-
-KEEPS_ALL = ("interrupted", "dated ahead", "protected", "snoozed", "announced", "requested")
-"""The reasons that keep notices from it, too; a start is kept by a wrong clock alone."""
+REASONS = (
+    *(KEEPS_ALL := ("interrupted", "dated ahead", "protected", "snoozed", "announced", "requested")),
+    *("started by a person", "office hours", "frozen"),
+)
+"""The names of what keeps a step from one resource, in this order. A step, `explain` and the action that may come show the first one that applies.
+Those of KEEPS_ALL keep notices from it, too; a start is kept by a wrong clock alone. The reasons that `decide` finds in all findings together
+come after these: a jump, a hold, a notice below the floor or outside the hours for notices, and a plan file that doesn't ask for it.
+"""
 
 
 def because_of(view: View, *names: str) -> str | None:
     """The sentence of the first reason that applies, of those with these names."""
-    return next((because for name, because in reasons(view) if because and name in names), None)
+    return next(filter(None, (_reason(name, view) for name in REASONS if name in names)), None)
+
+
+def _reason(name: str, view: View) -> str | None:
+    """The sentence of one reason, if it applies."""
+    case, rule, now, own = view.case, view.case.rule, view.now, view.snoozes.own
+    match name:
+        case "interrupted":
+            return view.interrupted
+        case "dated ahead":
+            return dated_ahead_because(view.record, now)
+        case "protected":
+            may_follow = may_act(case) or (view.announces and (is_forced(view) or _is_enrolled(view)))
+            return None if may_follow else _nothing_to_do_because(view)
+        case "snoozed":
+            return snooze_sentence(own) if is_snoozed(own, case.resource.created, now) else None
+        case "announced" if not view.announces and has_announced_action(view):
+            return "the owner already has a notice that announces an action, and this run announces none"
+        case "requested" if view.announces and is_unconfirmed(view):
+            act = view.record.act
+            return f"{act.action if act else StepName.STOP} requested; the next sweep checks the result"
+        case "started by a person" if rule.hours and (started := manual_start_at(view)):
+            ago, kept_for = ago_text(started, now), format_duration(rule.hours.override)
+            return f"it was started outside its office hours {ago}, and such a start keeps it running for {kept_for}"
+        case "office hours" if rule.hours and office_hours.is_open(rule.hours, now):
+            return "it is within its office hours, so it keeps running"
+        case "frozen":
+            return frozen_because(rule, now)
+    return None
 
 
 def _nothing_to_do_because(view: View) -> str:

@@ -13,7 +13,7 @@ from reaper.aws.functions.alarms import is_left_to_another, run_on_alarms
 from reaper.aws.functions.event import AlarmedEndpoint
 from reaper.coverage import OWN
 from reaper.finding import Report
-from reaper.ledger.runs import UNREACHED_ROW
+from reaper.ledger.ledger import UNREACHED_ROW
 from reaper.limits import holds
 from reaper.limits.holds import Breaker, HoldRow, row_columns
 from reaper.model import Mode, StepName, Target

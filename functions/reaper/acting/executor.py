@@ -27,8 +27,8 @@ from reaper.coverage import failure_row
 from reaper.errors import ActionWithdrawn, CloudError, ReaperError, Reason, errors_as_withdrawal, odd_replies_as_errors
 from reaper.finding import PLANNED, Finding, Outcome
 from reaper.handover import no_time_to_act
-from reaper.ledger.ledger import Ledger, place_of, record_key, update_intent, update_record, write_until_accepted
-from reaper.ledger.rows import HistoryEntry, host_ids
+from reaper.ledger.ledger import Ledger, update_intent, update_record, write_until_accepted
+from reaper.ledger.rows import HistoryEntry, host_ids, place_of, record_key
 from reaper.limits import caps, holds
 from reaper.model import ENDING_ACTIONS, Resource, Result, Run, StepName
 from reaper.pending import unfinished

@@ -27,9 +27,8 @@ from reaper.errors import (
 )
 from reaper.finding import Finding, View, with_notice
 from reaper.kind import Kind
-from reaper.ledger.ledger import Ledger, update_record
+from reaper.ledger.ledger import Ledger, RunLeases, update_record
 from reaper.ledger.rows import Recalled, comparable_id, host_ids, remembered_ids
-from reaper.ledger.runs import RunLeases
 from reaper.limits import holds
 from reaper.model import ENDING_ACTIONS, Resource, Run, State, StepName
 from reaper.observation import Observation

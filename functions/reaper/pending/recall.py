@@ -11,10 +11,9 @@ from reaper.case import Case, Coverage
 from reaper.coverage import RUNS, SKIPPED, add_failure_row, failure_row, own_row, target_of_row
 from reaper.errors import CloudError, ReaperError
 from reaper.handover import Observed
-from reaper.ledger.ledger import Ledger
+from reaper.ledger.ledger import Ledger, RunLeases
 from reaper.ledger.opening import FORMAT_ROW, ensure_format
 from reaper.ledger.rows import NamedRow, Recalled, comparable_id, remembered_ids
-from reaper.ledger.runs import RunLeases
 from reaper.model import Run, Target
 from reaper.pending import unfinished
 from reaper.pending.unfinished import OPEN_TARGETS_ROW, Settled, Unfinished
@@ -34,7 +33,7 @@ Recall = tuple[Sequence[Case], Recalled, Sequence[tuple[Sequence[Case], str]]]
 
 
 @dataclass(slots=True, kw_only=True)
-class Memory:
+class RunLedger:
     """What one run knows of the ledger. `ledger` is None if it can't be used, `leases` in an audit. What fails is added to `failures`.
 
     `notices_only`: the run leases and recalls single resources. `stored`: the addresses of the manifests of the last days, if this run acts. None if

@@ -18,12 +18,13 @@ from typing import Any
 
 from reaper.aws.session import CloudSession, new_session
 from reaper.errors import CloudError, Reason, SettingsError
-from reaper.ledger.ledger import EPOCH, RETENTION
 from reaper.ledger.rows import (
+    EPOCH,
     FIRST_NAME,
     LAST_NAME,
     NEVER,
     READ_BY_KEY,
+    RETENTION,
     AtVersion,
     Category,
     Condition,
