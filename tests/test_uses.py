@@ -16,8 +16,8 @@ from fakes.fake_cloud import KIND, FakeSession, _seen
 from fakes.fake_deployment import FakeDeployment, policy
 from fakes.memory_ledger import InMemoryLedger
 from reaper import registry
-from reaper.assess import assess
 from reaper.evidence import is_recent
+from reaper.judge import assess
 from reaper.kind import Kind
 from reaper.ledger.ledger import read_gaps
 from reaper.limits import holds

@@ -15,7 +15,20 @@ from datetime import UTC, datetime
 
 from reaper import registry
 from reaper.calendars import office_hours
-from reaper.case import Blocked, Case, is_stopped_by_hours, may_act, may_be_followed, may_keep_hours, wanted_actions
+from reaper.case import (
+    Blocked,
+    Case,
+    ago_text,
+    frozen_because,
+    grace_words,
+    is_stopped_by_hours,
+    may_act,
+    may_be_followed,
+    may_keep_hours,
+    notice_length,
+    plain_participle,
+    wanted_actions,
+)
 from reaper.duration import format_duration
 from reaper.finding import Announcement, Finding, Step, View, wasted_usd
 from reaper.model import ACTIONS, ENDING_ACTIONS, Confidence, NextAction, State, StepName
@@ -46,7 +59,6 @@ from reaper.record import (
     without_void_times,
 )
 from reaper.text import DOLLARS, Currency, format_usd
-from reaper.words import ago_text, frozen_because, grace_words, notice_length, plain_participle
 
 
 def stand(view: View) -> Finding:

@@ -13,9 +13,8 @@ from typing import Any, TypeVar
 from reaper import registry
 from reaper.acting.contract import ActionFunctions, OwnChanges, unchanged
 from reaper.acting.manifest import Archive
-from reaper.assess import assess
 from reaper.calendars.resolve import FreshFreezes
-from reaper.case import Case, is_stopped_by_hours
+from reaper.case import Case, frozen_because, is_stopped_by_hours, plain_participle
 from reaper.errors import (
     ActionWithdrawn,
     CloudError,
@@ -26,6 +25,7 @@ from reaper.errors import (
     odd_replies_as_errors,
 )
 from reaper.finding import Finding, View, with_notice
+from reaper.judge import assess
 from reaper.kind import Kind
 from reaper.ledger.ledger import Ledger, RunLeases, update_record
 from reaper.ledger.rows import Recalled, comparable_id, host_ids, remembered_ids
@@ -44,7 +44,6 @@ from reaper.policy.schema import Policy
 from reaper.prices import PriceBook
 from reaper.record import Act, Record, Snoozes, is_unfinished
 from reaper.sessions import CloudSession
-from reaper.words import frozen_because, plain_participle
 
 OPERATION = "act"
 DIFFERENT_FIELDS = {

@@ -22,7 +22,7 @@ from hashlib import sha256
 from reaper.calendars import office_hours
 from reaper.calendars.freezes import add_business_days, add_length
 from reaper.calendars.office_hours import Hours
-from reaper.case import Case, is_stopped_by_hours, may_act, may_keep_hours, wanted_actions
+from reaper.case import Case, is_stopped_by_hours, may_act, may_keep_hours, notice_length, wanted_actions
 from reaper.duration import format_duration
 from reaper.finding import View, with_notice
 from reaper.model import AnnouncedAction, Ceiling, Confidence, Resource, Result, State, StepName, Verdict
@@ -44,7 +44,6 @@ from reaper.record import (
     snoozed_because,
     without_void_times,
 )
-from reaper.words import notice_length
 
 ACTION_STRENGTH: Mapping[str, int] = {StepName.STOP: 1, StepName.DELETE: 2}
 

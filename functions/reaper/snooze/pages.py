@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from reaper import registry
+from reaper.case import plain_participle
 from reaper.duration import format_duration
 from reaper.ledger.rows import Recalled, Visit, VisitResource
 from reaper.model import Resource, Result, State, StepName, Target
@@ -27,7 +28,6 @@ from reaper.notices.item import RESTORE_COMMAND, undo_command
 from reaper.record import Act, Record, Snooze
 from reaper.snooze.request import PAGE_PATH, Reply, SnoozeForm
 from reaper.text import Currency, count_noun, format_time, format_usd, open_templates
-from reaper.words import plain_participle
 
 if TYPE_CHECKING:
     from jinja2 import Template
