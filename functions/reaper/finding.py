@@ -41,6 +41,8 @@ def with_notice(view: View, notice: Notice | None) -> View:
 
 
 HOURS_A_MONTH = 730
+OTHER_RUN = "another sweep is processing this target"
+"""Why a run leaves a resource alone that another one has leased."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -355,7 +355,11 @@ class RunLeases:
     def take(self, target: Target) -> bool:
         """Take or prolong one lease, also that of a dead run. Returns False if another run has it, or if the ledger fails."""
         try:
-            taken = self.prolong(target) or self._take_from_dead_run(target)
+            taken = self.prolong(target)
+            holder = None if taken or not self.dead_runs else self.ledger.lease_holder(target, self.clock())
+            if holder and holder in self.dead_runs:
+                self.ledger.give_back_lease(target, holder)
+                taken = self.prolong(target)
         except ReaperError as error:
             self.note_failure(error)
             return False
@@ -366,13 +370,6 @@ class RunLeases:
     def prolong(self, target: Target) -> bool:
         """Prolong one lease, or take it if it has run out. Returns False if another run has it. Raises CloudError if the ledger fails."""
         return self.ledger.take_lease(target, self.run_id, self.clock(), LEASE)
-
-    def _take_from_dead_run(self, target: Target) -> bool:
-        holder = self.ledger.lease_holder(target, self.clock())
-        if holder is None or holder not in self.dead_runs:
-            return False
-        self.ledger.give_back_lease(target, holder)
-        return self.prolong(target)
 
     def prolong_all(self) -> bool:
         """Prolong every lease once a third of its time is over. Returns whether the run still has all of them."""

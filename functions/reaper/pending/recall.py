@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from reaper.case import Case, Coverage
 from reaper.coverage import RUNS, SKIPPED, add_failure_row, failure_row, own_row, target_of_row
 from reaper.errors import CloudError, ReaperError
+from reaper.finding import OTHER_RUN
 from reaper.handover import Observed
 from reaper.ledger.ledger import Ledger, RunLeases
 from reaper.ledger.opening import FORMAT_ROW, ensure_format
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 RESOURCE = "resource"
 """The cloud of the lease of a single resource, whose account is the resource's ID."""
-OTHER_RUN = "another sweep is processing this target"
 OPEN_ACTION = "an action on it hasn't been settled yet"
 LEDGER_UNREADABLE = "its ledger record couldn't be read"
 UNLISTED = "the manifests of the last days couldn't be listed"

@@ -18,9 +18,8 @@ from reaper.aws import targets
 from reaper.aws.functions.delivery import log_gaps, logger, publish_figures
 from reaper.aws.functions.event import KINDS, AlarmedEndpoint, alarmed_endpoints, endpoint_of, event_settings
 from reaper.decide import DecideContext
-from reaper.finding import Report
+from reaper.finding import OTHER_RUN, Report
 from reaper.model import Account, Mode
-from reaper.pending.recall import OTHER_RUN
 from reaper.policy import file
 from reaper.policy.file import PolicySource
 from reaper.report.figures import alarm_figures, skipped_figures

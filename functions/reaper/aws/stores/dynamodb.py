@@ -11,7 +11,7 @@ import re
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from hashlib import sha256
 from itertools import islice
 from typing import Any
@@ -19,7 +19,6 @@ from typing import Any
 from reaper.aws.session import CloudSession, new_session
 from reaper.errors import CloudError, Reason, SettingsError
 from reaper.ledger.rows import (
-    EPOCH,
     FIRST_NAME,
     LAST_NAME,
     NEVER,
@@ -200,7 +199,7 @@ def _shorten(key: str, max_bytes: int) -> str:
 def _item_of(columns: Mapping[str, str], touched: str) -> Item:
     """The columns, and the epoch second at which DynamoDB may delete them as `expires`."""
     item = {name: {"S": text} for name, text in columns.items()}
-    expires = (datetime.fromisoformat(touched) - EPOCH + RETENTION) // timedelta(seconds=1)
+    expires = int(datetime.fromisoformat(touched).timestamp() + RETENTION.total_seconds())
     return item | {"touched": {"S": touched}} | ({"expires": {"N": str(expires)}} if touched != NEVER else {})
 
 
