@@ -16,8 +16,7 @@ from fakes.judged_cases import case
 from reaper.case import Case
 from reaper.finding import Finding, Step
 from reaper.limits import holds
-from reaper.limits.breaker import count_places
-from reaper.limits.caps import hold_over_limits
+from reaper.limits.caps import count_places, hold_over_limits
 from reaper.limits.holds import ALL_ACCOUNTS, HoldRow, LimitName, RunScope
 from reaper.model import Mode, Result, StepName
 from reaper.policy.schema import Limits, RunLimits

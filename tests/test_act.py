@@ -15,7 +15,7 @@ from reaper.decide import decide
 from reaper.errors import CloudError, Reason
 from reaper.finding import Outcome
 from reaper.handover import Acted, Decided
-from reaper.ledger.runs import RunLeases
+from reaper.ledger.ledger import RunLeases
 from reaper.limits import holds
 from reaper.model import Mode, Result
 from reaper.observe import observe

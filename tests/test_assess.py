@@ -6,10 +6,10 @@ from datetime import timedelta
 from fakes.builders import DAY, NOW, activity, heartbeat, observation, resource
 from fakes.fake_cloud import FAKE_KIND
 from fakes.fake_deployment import POLICY, policy
-from reaper.assess import assess
 from reaper.aws.kinds.sagemaker_endpoint.description import EndpointDetails, ScaleInPlan
 from reaper.case import Case
 from reaper.finding import wasted_usd
+from reaper.judge import assess
 from reaper.kind import Kind
 from reaper.model import BilledPart, Resource, State, StepName
 from reaper.prices import PriceBook

@@ -12,7 +12,7 @@ from fakes.fake_cloud import DENIED, STARTABLE
 from fakes.fake_deployment import POLICY, FakeDeployment, jumped_places, policy, standing_holds
 from fakes.judged_cases import case
 from reaper.calendars import office_hours
-from reaper.limits import breaker, holds
+from reaper.limits import caps, holds
 from reaper.model import State, StepName
 
 KIND = "sagemaker-endpoint"
@@ -205,7 +205,7 @@ def test_resources_on_office_hours_are_not_part_of_the_idle_share():
     hours = office_hours.parse_hours("mon-fri 07:00-21:00", "UTC")
     tagged = replace(hours, by_rule=False)
     cases = [case(), case(State.ACTIVE), case(State.UNKNOWN), *(case(hours=hours) for _ in range(5)), case(hours=tagged)]
-    [count] = breaker.count_places(cases).values()
+    [count] = caps.count_places(cases).values()
     assert (count.seen, count.idle) == (3, 2)
 
 

@@ -16,9 +16,9 @@ from reaper.calendars import office_hours
 from reaper.case import Blocked
 from reaper.finding import Step
 from reaper.model import AnnouncedAction, Ceiling, Confidence, NextAction, State, StepName
+from reaper.plan import possible_action
 from reaper.planning.dates import hours_digest
 from reaper.record import Record
-from reaper.stand import possible_action
 
 ONE_INSTANCE = Blocked(because="it already runs no more than one instance per variant", already_done=True)
 NOT_READ = Blocked(because="its configuration wasn't read, so whether it can be recreated is unknown", not_read=True)

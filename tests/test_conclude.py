@@ -21,7 +21,7 @@ from reaper.decide import decide
 from reaper.errors import CloudError, Reason
 from reaper.finding import Outcome, Report
 from reaper.handover import Acted, Decided, Observed
-from reaper.ledger.runs import RunLeases
+from reaper.ledger.ledger import RunLeases
 from reaper.model import AnnouncedAction, Mode, Result, StepName
 from reaper.notices.message import Audience
 from reaper.observe import observe

@@ -16,7 +16,7 @@ from fakes.fake_cloud import STARTABLE
 from fakes.fake_deployment import POLICY, FakeDeployment, finding_of, jumped_places, policy, standing_holds
 from reaper.acting import restore
 from reaper.errors import CloudError
-from reaper.limits import breaker, holds
+from reaper.limits import caps, holds
 from reaper.model import Mode, Result, State, StepName
 
 KIND = "sagemaker-endpoint"
@@ -245,7 +245,7 @@ def test_what_is_left_alone_is_in_neither_share(fields: dict[str, Any]):
     report = deployment.sweep()
     deployment.now += 2 * HOUR
     reported = [finding.case for finding in report.findings]
-    assert [(count.seen, count.idle) for count in breaker.count_places(reported).values()] == [(3, 2)]
+    assert [(count.seen, count.idle) for count in caps.count_places(reported).values()] == [(3, 2)]
     assert "2 of 3 sagemaker-endpoint resources" in finding_of(deployment.sweep(), "idle-00").step.because
 
 

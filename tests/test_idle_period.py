@@ -13,7 +13,7 @@ from fakes.judged_cases import case
 from fakes.planned import idle_period_start
 from fakes.records import a_record, changed
 from reaper.model import Result, StepName
-from reaper.planning.idle_period import notice_followed_action
+from reaper.planning.dates import notice_followed_action
 
 LEE, SAM = "lee@example.com", "sam@example.com"
 

@@ -14,7 +14,7 @@ from fakes.failing_ledger import FailingLedger
 from fakes.fake_cloud import KIND, STARTABLE
 from fakes.fake_deployment import FakeDeployment, finding_of, jumped_places, policy
 from fakes.judged_cases import case
-from fakes.planned import stand, strongest_action
+from fakes.planned import stand, strongest_action, viewed
 from fakes.records import a_record
 from reaper.calendars import office_hours
 from reaper.errors import CloudError, Reason
@@ -282,7 +282,7 @@ def test_a_jump_only_takes_actions_and_dated_notices_away(record: Record, breake
     judged = case(idle_for=idle_days * DAY, acts={StepName.STOP: None, StepName.DELETE: None}, action=Ceiling.STOP)
     judged = replace(judged, resource=replace(judged.resource, target=TARGET))
     before = stand(judged, record, NO_SNOOZES, NOW)
-    after = applying.after_jumps(before, (record, NO_SNOOZES), [breaker], NOW, acting=True)
+    after = applying.after_jumps(before, viewed(before.case, NOW, record), [breaker])
     assert after.step.name not in ENDING_ACTIONS or before.step.name in ENDING_ACTIONS
     if breaker.since and after.step.name in NOTICES:
         assert NOW - breaker.since >= timedelta(hours=48)
@@ -303,4 +303,4 @@ def test_a_jump_leaves_what_office_hours_decide(record: Record, breaker: Breaker
     hours = office_hours.parse_hours("mon-fri 07:00-19:00", "UTC")
     judged = case(hours=hours, acts={StepName.STOP: None}, action=Ceiling.STOP)
     before = stand(judged, record, NO_SNOOZES, NOW)
-    assert applying.after_jumps(before, (record, NO_SNOOZES), [breaker], NOW, acting=True) == before
+    assert applying.after_jumps(before, viewed(before.case, NOW, record), [breaker]) == before

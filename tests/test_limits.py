@@ -18,8 +18,7 @@ from reaper.errors import CloudError, Reason
 from reaper.finding import Finding, Step
 from reaper.ledger.rows import RunStatistics
 from reaper.limits import holds
-from reaper.limits.breaker import count_places, idle_jumps, usual_share
-from reaper.limits.caps import hold_over_limits
+from reaper.limits.caps import count_places, hold_over_limits, idle_jumps, usual_share
 from reaper.limits.holds import ALL_ACCOUNTS, HoldRow, LimitName, RunScope, Usual
 from reaper.model import Mode, Result, State, Status, StepName
 from reaper.policy.schema import Limits

@@ -8,13 +8,15 @@ import pytest
 
 from fakes.builders import DAY, HOUR, NOW
 from fakes.judged_cases import LOOKBACK, WEEK, after_judging, case, counted, move, step_of, with_snooze
-from fakes.planned import after_notice, valid_notice_at
+from fakes.planned import after_notice, valid_notice_at, viewed
 from fakes.records import a_record
 from reaper.calendars import office_hours
+from reaper.calendars.freezes import Freeze
 from reaper.case import may_act
 from reaper.finding import Step
 from reaper.model import Ceiling, State, StepName, Verdict
-from reaper.record import Claim, ManifestReference, Record, Snooze, Snoozes, after_action
+from reaper.plan import REASONS, because_of, plan_step
+from reaper.record import NO_SNOOZES, Claim, ManifestReference, Record, Snooze, Snoozes, after_action
 
 WARN = Step(name=StepName.WARN, because="idle")
 
@@ -234,3 +236,31 @@ def test_notice_is_remembered_with_its_receipt():
 def test_ignore_rule_leads_to_no_step_whatever_the_memory():
     assert not may_act(case(action=Ceiling.IGNORE))
     assert move(case(action=Ceiling.IGNORE), warned(30 * DAY)) is StepName.NONE
+
+
+def test_the_first_reason_of_the_list_is_the_one_shown():
+    record, until = a_record(acted=StepName.STOP, acted_at=NOW - timedelta(minutes=5)), NOW + DAY
+    freezes = (Freeze(calendar="release", start=NOW - DAY, end=NOW + DAY),)
+    known, snoozes = replace(record, written_at=NOW + HOUR), Snoozes(own=Snooze(until=until, by="ana"))
+    view = viewed(case(state=State.ACTIVE, freezes=freezes), NOW, known, snoozes, interrupted="it was interrupted")
+    calm = [
+        {"interrupted": None},
+        {"record": record},
+        {"case": case(freezes=freezes)},
+        {"snoozes": NO_SNOOZES},
+        {"record": Record()},
+    ]
+    shown = [plan_step(view).because]
+    for change in calm:
+        view = replace(view, **change)
+        shown.append(plan_step(view).because)
+    parts = (
+        "it was interrupted",
+        "ahead of this run's clock",
+        "it is active",
+        "snoozed until",
+        "stop requested",
+        "idle for more than",
+    )
+    assert [part for part, because in zip(parts, shown, strict=True) if part not in because] == []
+    assert [name for name in REASONS if because_of(view, name)] == ["frozen"]

@@ -17,8 +17,7 @@ from reaper.case import Blocked, Case, Owner
 from reaper.finding import Step
 from reaper.ledger.rows import Recalled
 from reaper.model import AnnouncedAction, Ceiling, Confidence, Result, State, StepName
-from reaper.planning.dates import earliest_action_at, hours_digest
-from reaper.planning.idle_period import VOID_ENROLMENT
+from reaper.planning.dates import VOID_ENROLMENT, earliest_action_at, hours_digest
 from reaper.record import ManifestReference, Record, Snooze, after_action, after_undo, before_action, is_unfinished
 
 BOTH = {StepName.STOP: None, StepName.DELETE: None}

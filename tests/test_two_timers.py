@@ -22,9 +22,9 @@ from reaper.finding import Finding, Outcome, Step, follow_up
 from reaper.model import AnnouncedAction, Confidence, Mode, Result, State, StepName
 from reaper.notices.forecast import NoticeContext
 from reaper.notices.message import Audience
+from reaper.plan import with_follow_ups
 from reaper.policy.schema import Owners
 from reaper.record import Record, Snoozes
-from reaper.stand import with_follow_ups
 
 AFTER = 14 * DAY
 DONE = Blocked(because="it already runs no more than one instance per variant", already_done=True)

@@ -16,12 +16,12 @@ from fakes.fake_cloud import KIND, FakeSession, _seen
 from fakes.fake_deployment import FakeDeployment, policy
 from fakes.memory_ledger import InMemoryLedger
 from reaper import registry
-from reaper.assess import assess
 from reaper.evidence import is_recent
+from reaper.judge import assess
 from reaper.kind import Kind
-from reaper.ledger.runs import read_gaps
+from reaper.ledger.ledger import read_gaps
 from reaper.limits import holds
-from reaper.limits.breaker import count_places, places_with_known_share
+from reaper.limits.caps import count_places, places_with_known_share
 from reaper.limits.holds import PlaceCount
 from reaper.model import Mode, Resource, Role, State
 from reaper.observation import Observation, Reading, RecentSince, Series, Window

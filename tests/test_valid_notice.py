@@ -15,8 +15,7 @@ from fakes.records import a_record, changed
 from reaper.calendars.office_hours import Hours, parse_hours
 from reaper.case import Blocked, Case, Owner
 from reaper.model import AnnouncedAction, Ceiling, Result, State, StepName
-from reaper.planning.dates import has_new_owner, hours_digest
-from reaper.planning.idle_period import VOID_ENROLMENT
+from reaper.planning.dates import VOID_ENROLMENT, has_new_owner, hours_digest
 from reaper.record import MAX_CLOCK_SKEW, NO_SNOOZES, Notice, Record, Snooze
 
 LEE, SAM = "lee@example.com", "sam@example.com"

@@ -1,5 +1,4 @@
 """Phase 4: sends owner notices and the admins' summary, remembers what a channel accepted, records statistics, and builds the report.
-Or, if a person interrupts the run, says what it did until then: each action's intent is in the ledger before its first call.
 
 It recalls the ledger again and drops whatever was snoozed, notified or changed since the decision, so a conclude that runs twice sends each
 mail once. Outcomes of actions are always reported.
@@ -7,12 +6,10 @@ mail once. Outcomes of actions are always reported.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from reaper import registry
 from reaper.calendars import office_hours
 from reaper.calendars.resolve import calendar_rows
 from reaper.case import Coverage
@@ -20,12 +17,11 @@ from reaper.coverage import add_failure_row, failure_row
 from reaper.errors import ReaperError, SettingsError
 from reaper.finding import PLANNED, Finding, Outcome, Report, Step, follow_up, is_action, judged_case, left_alone
 from reaper.handover import Acted, Decided, Observed
-from reaper.ledger.ledger import RETENTION, Ledger
+from reaper.ledger.ledger import DOUBTED_ROW, UNREACHED_ROW, Ledger, RunLeases, record_doubted, record_unreached
 from reaper.ledger.opening import ensure_format, require_right_clock
-from reaper.ledger.rows import remembered_ids
-from reaper.ledger.runs import DOUBTED_ROW, UNREACHED_ROW, RunLeases, record_doubted, record_unreached
-from reaper.limits.breaker import record_statistics
-from reaper.model import NOTICES, Result, Run, State, StepName
+from reaper.ledger.rows import RETENTION, remembered_ids
+from reaper.limits.caps import record_statistics
+from reaper.model import NOTICES, Result, State, StepName
 from reaper.notices.channels import delivery
 from reaper.notices.channels.delivery import Delivery
 from reaper.notices.context import ConcludeContext, NoticeRound, Part, attempt, notice_context
@@ -46,13 +42,11 @@ from reaper.notices.sending import (
     unsent_notices_rows,
 )
 from reaper.notices.summary_mail import send_admin_summary
-from reaper.pending.unfinished import Unfinished, own_outcome, unreported_finding
-from reaper.record import Record, act_of, is_interrupted, snoozed_because
+from reaper.pending.unfinished import own_outcome, unreported_finding
+from reaper.record import Act, Record, act_of, is_interrupted, snoozed_because
 from reaper.report.run_report import join_findings, run_coverage, run_report, with_record
 from reaper.savings.book import Sweep, record_savings
-from reaper.text import clean_line
 
-NO_ACTION = "Nothing was stopped, deleted or started"
 NOT_BEGUN = "the action wasn't started, because this run ended early; the next sweep decides again"
 LATE_MAIL = "its owner first gets the mail about what an earlier run did to it"
 SUMMARY_DUE = Step(name=StepName.REMIND, because="office hours apply to it, and its weekly summary is due")
@@ -99,49 +93,50 @@ def _conclude_run(
         rows.append(failure_row("policy", SettingsError(f"only outcomes were reported: {context.outcomes_only}")))
     if leases is None:
         findings = _with_records(findings, decided, context, rows)
-        return run_report(findings, (*cloud_rows, *rows), decided, context)
-    if not _can_write(leases.ledger, context, rows) or (findings and not decided.leased):
+    if leases is None or not _can_write(leases.ledger, rows) or (findings and not decided.leased):
         return run_report(findings, (*cloud_rows, *rows), decided, context)
     mails = _begun_round(findings, rows, decided, context, leases)
-    earlier = [*decided.unreported, *(each for part in acted for each in part.settled)]
-    notified = notified_acts([each.act for each in earlier], mails.known)
-    unreported = {each.act.id: each for each in earlier if each.act.id not in notified}
-    cases = {id_: judged_case(finding) for id_, finding in mails.decided.items()}
-    follows_at = mails.now if mails.run.mode.announces else None
-    unreported_findings = {
-        id_: _with_snooze(unreported_finding(each, cases.get(id_), follows_at), mails) for id_, each in unreported.items()
-    }
-    mails = mails.after(_left_for_late_mails(unreported, unreported_findings, mails))
-    may_notify = mails.recalled is not None and not context.outcomes_only
-    due = {id_: f for id_, f in mails.decided.items() if f.needs_summary and may_notify}
-    summaries = {id_: replace(f, step=SUMMARY_DUE, outcome=PLANNED) for id_, f in due.items()}
-    notices, unread = notice_context([*mails.findings.values(), *summaries.values()], mails)
-    mails = mails.after(unread, *_send_notices(notices, mails))
-    mails = mails.after(*_send_summaries(summaries, notices, mails))
-    if may_notify:
-        mails = mails.after(*_record_verdicts(mails))
-        mails = send_take_backs(notices, mails)
-    escalates = may_notify and (decided.jumps or not decided.unusual)  # else what is on hold couldn't be read
-    if escalates and (escalate := context.policy.escalate) and not office_hours.opens_at(context.policy.send_hours, mails.now):
-        mails = send_escalations(escalate, notices, mails)
-    mails = mails.after(*_send_unreported(unreported, unreported_findings, notices, mails))
-    unsent = [*channel_failures(mails.deliveries), *unsent_notices_rows(mails.findings.values())]
-    mails = replace(mails, rows=(*mails.rows, *unsent))
+    late, acts = _late_mails(decided, acted, mails)
+    mails, notices = _sent(late, acts, decided, mails)
     findings = [mails.findings.get(f.case.resource.id, f) for f in findings]
     if not (context.notices_only or context.outcomes_only):
         mails = mails.after(_record_run(findings, cloud_rows, decided, mails))
     report = run_report(findings, (*cloud_rows, *mails.rows), decided, context)
     if context.notices_only:
         return report
-    full_report = replace(report, findings=(*report.findings, *unreported_findings.values()))
-    sent = send_admin_summary(full_report, notices, mails)
+    sent = send_admin_summary(replace(report, findings=(*report.findings, *late.values())), notices, mails)
     months = [] if context.outcomes_only else send_monthly_mail(report, notices, mails, by_plan=decided.by_plan)
     return replace(
         sent, findings=report.findings, coverage=(*sent.coverage, *(row for row in months if row not in sent.coverage))
     )
 
 
-def _can_write(ledger: Ledger, context: ConcludeContext, rows: list[Coverage]) -> bool:
+def _sent(
+    late: Mapping[str, Finding], acts: Mapping[str, Act], decided: Decided, mails: NoticeRound
+) -> tuple[NoticeRound, NoticeContext]:
+    """The round once every message to an owner is out and recorded: about this run, the weekly summaries, wrong notices, and what earlier runs did
+    (`late`, `acts`).
+    """
+    mails, policy = mails.after(_left_for_late_mails(late, acts, mails)), mails.context.policy
+    may_notify = mails.recalled is not None and not mails.context.outcomes_only
+    due = {id_: f for id_, f in mails.decided.items() if f.needs_summary and may_notify}
+    summaries = {id_: replace(f, step=SUMMARY_DUE, outcome=PLANNED) for id_, f in due.items()}
+    notices, unread = notice_context([*mails.findings.values(), *summaries.values()], mails)
+    mails = mails.after(unread, *_send_due(notices, mails))
+    mails = mails.after(*_send(summaries, {}, notices, mails))
+    if may_notify:
+        mails = mails.after(*_record_verdicts(mails))
+        mails = send_take_backs(notices, mails)
+    escalates = may_notify and (decided.jumps or not decided.unusual)  # else what is on hold couldn't be read
+    if escalates and policy.escalate and not office_hours.opens_at(policy.send_hours, mails.now):
+        mails = send_escalations(policy.escalate, notices, mails)
+    if not mails.lost and mails.recalled and mails.leases.prolong_all():  # else the next run sends them
+        mails = mails.after(*_send(late, acts, notices, mails))
+    unsent = [*channel_failures(mails.deliveries), *unsent_notices_rows(mails.findings.values())]
+    return replace(mails, rows=(*mails.rows, *unsent)), notices
+
+
+def _can_write(ledger: Ledger, rows: list[Coverage]) -> bool:
     """Whether the ledger can be written to: not if another version wrote it, if its version can't be read, or if one of the clocks is wrong."""
     try:
         ensure_format(ledger)
@@ -198,12 +193,25 @@ def _with_snooze(finding: Finding, mails: NoticeRound) -> Finding:
     return replace(finding, rest_at=None, delete_at=None)
 
 
-def _left_for_late_mails(unreported: Mapping[str, Unfinished], about: Mapping[str, Finding], mails: NoticeRound) -> Part:
+def _late_mails(decided: Decided, acted: Iterable[Acted], mails: NoticeRound) -> tuple[dict[str, Finding], dict[str, Act]]:
+    """What earlier runs did and no mail has reported, as findings, and as their actions, by ID."""
+    earlier = [*decided.unreported, *(each for part in acted for each in part.settled)]
+    notified = notified_acts([each.act for each in earlier], mails.known)
+    unreported = {each.act.id: each for each in earlier if each.act.id not in notified}
+    follows_at = mails.now if mails.run.mode.announces else None
+    findings = {}
+    for id_, each in unreported.items():
+        listed = judged_case(mails.decided[id_]) if id_ in mails.decided else None
+        findings[id_] = _with_snooze(unreported_finding(each, listed, follows_at), mails)
+    return findings, {id_: each.act for id_, each in unreported.items()}
+
+
+def _left_for_late_mails(late: Mapping[str, Finding], acts: Mapping[str, Act], mails: NoticeRound) -> Part:
     """Notices left alone until the late mail about an earlier action, which may be the notice, is out; not for ever: a channel may refuse it."""
-    notices = {id_: f for id_, f in mails.findings.items() if f.step.name in NOTICES and id_ in unreported}
-    recent = {id_: f for id_, f in notices.items() if mails.now - unreported[id_].act.at < f.case.rule.remind_every}
+    notices = {id_: f for id_, f in mails.findings.items() if f.step.name in NOTICES and id_ in late}
+    recent = {id_: f for id_, f in notices.items() if mails.now - acts[id_].at < f.case.rule.remind_every}
     to = mails.context.policy.owners
-    return Part(findings={id_: left_alone(f, LATE_MAIL) for id_, f in recent.items() if notice_address(about[id_], to)})
+    return Part(findings={id_: left_alone(f, LATE_MAIL) for id_, f in recent.items() if notice_address(late[id_], to)})
 
 
 def _with_intent_outcome(finding: Finding, record: Record, mails: NoticeRound) -> Finding:
@@ -216,23 +224,29 @@ def _with_intent_outcome(finding: Finding, record: Record, mails: NoticeRound) -
     return replace(finding, outcome=Outcome(result=Result.REFUSED, because=NOT_BEGUN)) if is_missing else finding
 
 
-def _send_notices(notices: NoticeContext, mails: NoticeRound) -> list[Part]:
-    """The notices and the mails about this run's actions, but for those that were sent, or are known not to be sent."""
+def _send(findings: Mapping[str, Finding], acts: Mapping[str, Act], notices: NoticeContext, mails: NoticeRound) -> list[Part]:
+    """The messages about these findings. What a channel accepts is recorded at once: a notice, or that an action of this or an earlier run was reported."""
 
     def accept(resource_id: str, receipt: str, sent: Sequence[Delivery]) -> Part:
-        finding = due[resource_id]
-        if finding.step.name in NOTICES:
-            return record_notice(finding, receipt, sent, mails)
-        return record_action_notified(finding, acts[resource_id], receipt, mails)
+        if act := acts.get(resource_id):
+            is_open = act.run != mails.run.id and act.result is None  # interrupted, and still to be put back
+            return record_action_notified(findings[resource_id], act, receipt, mails, is_open=is_open)
+        part = record_notice(findings[resource_id], receipt, sent, mails)
+        # The line of the report about a resource with a weekly summary is about the action of this run.
+        return part if mails.findings[resource_id].step.name in NOTICES else replace(part, findings={})
 
+    return send_owner_notices(findings, acts, notices, accept, mails)
+
+
+def _send_due(notices: NoticeContext, mails: NoticeRound) -> list[Part]:
+    """The notices and the mails about this run's actions, but for those that were sent, or are known not to be sent."""
     # A notice that failed before it was written is one whose ledger record couldn't be read.
     failed = {id_ for id_, f in mails.findings.items() if f.step.name in NOTICES and f.outcome.result is Result.FAILED}
     waiting = {id_: f for id_, f in mails.findings.items() if id_ not in failed and not _must_wait(f, mails)}
     done = {id_: f for id_, f in waiting.items() if is_action(f) and is_reportable(f)}
     acts = {id_: act_of(f.case.resource, f.step.name, mails.run.id, mails.now) for id_, f in done.items()}
     notified = notified_acts(acts.values(), mails.known)
-    due = {id_: f for id_, f in waiting.items() if id_ not in notified}
-    return send_owner_notices(due, acts, notices, accept, mails)
+    return _send({id_: f for id_, f in waiting.items() if id_ not in notified}, acts, notices, mails)
 
 
 def _must_wait(finding: Finding, mails: NoticeRound) -> bool:
@@ -244,14 +258,6 @@ def _must_wait(finding: Finding, mails: NoticeRound) -> bool:
     return (is_own and is_interrupted(record)) or (is_unread and follow_up(finding) is not None)
 
 
-def _send_summaries(summaries: Mapping[str, Finding], notices: NoticeContext, mails: NoticeRound) -> list[Part]:
-    def accept(resource_id: str, receipt: str, sent: Sequence[Delivery]) -> Part:
-        # The line of the report is about the action of this run.
-        return replace(record_notice(summaries[resource_id], receipt, sent, mails), findings={})
-
-    return send_owner_notices(summaries, {}, notices, accept, mails)
-
-
 def _record_verdicts(mails: NoticeRound) -> Iterator[Part]:
     """Remember the verdict on everything that no accepted notice was about."""
     receipts, refusals = delivery.receipts_by_id(mails.deliveries), delivery.errors_by_id(mails.deliveries)
@@ -260,23 +266,11 @@ def _record_verdicts(mails: NoticeRound) -> Iterator[Part]:
             yield record_verdict(finding, refusals, mails)
 
 
-def _send_unreported(
-    unreported: Mapping[str, Unfinished], findings: Mapping[str, Finding], notices: NoticeContext, mails: NoticeRound
-) -> list[Part]:
-    """The mails about what earlier runs did. If another run has taken over, or the records can't be read, the next run sends them."""
-    if mails.lost or mails.recalled is None or not mails.leases.prolong_all():
-        return []
-
-    def accept(resource_id: str, receipt: str, sent: Sequence[Delivery]) -> Part:
-        each = unreported[resource_id]
-        return record_action_notified(findings[resource_id], each.act, receipt, mails, is_open=each.is_open)
-
-    acts = {resource_id: each.act for resource_id, each in unreported.items()}
-    return send_owner_notices(findings, acts, notices, accept, mails)
-
-
 def _record_run(findings: Sequence[Finding], cloud_rows: Sequence[Coverage], decided: Decided, mails: NoticeRound) -> Part:
-    """Record the statistics and savings of the leased places and what wasn't reached, and forget what is older than the ledger keeps."""
+    """Record the statistics and savings of the leased places and what wasn't reached, and forget what is older than the ledger keeps.
+
+    If the records can't be read, the next run counts the savings.
+    """
     left_ids = {f.case.resource.id for f in decided.findings if f.record_version is None}
     leased = frozenset(decided.leased)
     cases = [f.case for f in findings if f.case.resource.target in leased and f.case.resource.id not in left_ids]
@@ -285,15 +279,8 @@ def _record_run(findings: Sequence[Finding], cloud_rows: Sequence[Coverage], dec
         lambda: _record_gaps(cloud_rows, mails),
         lambda: mails.ledger.forget_before(mails.now - RETENTION),
     )
-    return Part(errors=[*errors, *_record_savings(findings, cloud_rows, decided, mails)])
-
-
-def _record_savings(
-    findings: Sequence[Finding], cloud_rows: Sequence[Coverage], decided: Decided, mails: NoticeRound
-) -> Sequence[ReaperError]:
-    """Count what is saved. If the records can't be read, the next run counts it."""
     if mails.recalled is None:
-        return ()
+        return Part(errors=errors)
     sweep = Sweep(
         ledger=mails.ledger,
         now=mails.context.clock(),
@@ -303,7 +290,7 @@ def _record_savings(
         coverage=cloud_rows,
         policy=mails.context.policy,
     )
-    return record_savings(sweep)
+    return Part(errors=[*errors, *record_savings(sweep)])
 
 
 def _record_gaps(cloud_rows: Sequence[Coverage], mails: NoticeRound) -> None:
@@ -329,38 +316,3 @@ def _with_records(findings: list[Finding], decided: Decided, context: ConcludeCo
         return findings
     known = recalled.readable_only()
     return [with_record(f, known.record(f.case.resource.id), known.snooze(f.case.resource.id)) for f in findings]
-
-
-def done_so_far(run: Run, decided: Decided | None, ledger: Ledger | None, now: datetime) -> str:
-    """The actions that were carried out, those that may have been, and those that weren't begun. `decided`: None if nothing was decided yet."""
-    if not run.mode.writes:
-        return "Nothing was changed."
-    if decided is None:
-        return f"{NO_ACTION}, and no notice was sent."
-    put_back = "What an earlier run left half done may have been put back. " if run.mode.acts and decided.interrupted else ""
-    due = [f for f in decided.findings if is_action(f) and f.outcome.result is Result.PLANNED]
-    if not (run.mode.acts and ledger and due):
-        return f"{put_back}{NO_ACTION}. Some notices may have been sent; the next sweep goes on with the others."
-    by_state: dict[str, list[str]] = defaultdict(list)
-    for finding in due:
-        resource, state = finding.case.resource, _state_of(finding, run, ledger, now)
-        by_state[state].append(f"{registry.action_noun(resource.kind, finding.step.name)} {clean_line(resource.name)}")
-    if by_state.keys() == {"Not begun"}:
-        return f"{put_back}{NO_ACTION}: none of {len(due)} actions was begun."
-    lines = [
-        f"{state}: {', '.join(by_state[state])}"
-        for state in ("Done", "Not done", "May have been done", "Not begun")
-        if by_state[state]
-    ]
-    undo = f"The next sweep notifies the owners. To undo what was done, run:\n  reaper undo --run {run.id}"
-    return put_back + "\n".join(["What this run did:", *lines, undo])
-
-
-def _state_of(finding: Finding, run: Run, ledger: Ledger, now: datetime) -> str:
-    try:
-        outcome = own_outcome(ledger.record(finding.case.resource.id, now), run.id, finding.step.name)
-    except ReaperError:
-        return "May have been done"
-    if outcome is None:
-        return "Not begun"
-    return {Result.DONE: "Done", Result.REFUSED: "Not done"}.get(outcome.result, "May have been done")

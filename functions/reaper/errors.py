@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 ODD_REPLY_ERRORS = (
@@ -138,27 +139,27 @@ class CloudError(ReaperError):
 MAX_PAGES_WITHOUT_NEWS = 500
 
 
+@dataclass(slots=True)
 class Paging:
     """The pages of one list. What is seen of it ends it: a token that comes again, or 500 pages in a row without a new row."""
 
-    def __init__(self, operation: str) -> None:
-        self._operation = operation
-        self._tokens: set[object] = set()
-        self._rows: set[int] = set()
-        self._without_news = 0
+    operation: str
+    _tokens: set[object] = field(default_factory=set)
+    _rows: set[int] = field(default_factory=set)
+    _without_news: int = 0
 
     def follow(self, token: object, rows: Iterable[object]) -> None:
         """Before the next page, by this token, after one with these rows. Raises CloudError."""
         if not isinstance(token, str) or token in self._tokens:
             text = "the same page came twice, or its token for the next one is invalid"
-            raise CloudError(Reason.UNREADABLE, self._operation, text)
+            raise CloudError(Reason.UNREADABLE, self.operation, text)
         self._tokens.add(token)
         names = {hash(_row_name(row)) for row in rows} - self._rows
         self._rows |= names
         self._without_news = 0 if names else self._without_news + 1
         if self._without_news >= MAX_PAGES_WITHOUT_NEWS:
             text = f"{self._without_news} pages in a row had nothing new, so the list doesn't end"
-            raise CloudError(Reason.UNREADABLE, self._operation, text)
+            raise CloudError(Reason.UNREADABLE, self.operation, text)
 
 
 def _row_name(row: object) -> str:

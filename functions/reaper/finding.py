@@ -23,7 +23,7 @@ class View:
     """One resource at one moment, as planning sees it: a case at the time `now`, with its record and its snoozes. Without `announces` its run
     plans and announces no action.
 
-    `lapsed`: when jumps of the idle share ended in its place.
+    `lapsed`: when jumps of the idle share ended in its place. `interrupted`: why it may only be started: an action on it may be half done.
     """
 
     case: Case
@@ -32,6 +32,7 @@ class View:
     snoozes: Snoozes = NO_SNOOZES
     announces: bool = True
     lapsed: tuple[datetime | None, ...] = ()
+    interrupted: str | None = None
 
 
 def with_notice(view: View, notice: Notice | None) -> View:
@@ -40,6 +41,8 @@ def with_notice(view: View, notice: Notice | None) -> View:
 
 
 HOURS_A_MONTH = 730
+OTHER_RUN = "another sweep is processing this target"
+"""Why a run leaves a resource alone that another one has leased."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,11 +12,11 @@ from functools import partial
 from itertools import count
 from typing import Any
 
-from reaper.assess import assess
 from reaper.case import Case, Coverage
 from reaper.coverage import NOT_REACHED, PlaceName
 from reaper.errors import ODD_REPLY_ERRORS, CloudError, Reason, odd_replies_as_errors
 from reaper.handover import Observed
+from reaper.judge import assess
 from reaper.kind import Kind
 from reaper.model import BilledPart, Resource, Run, Status, StepName, Target
 from reaper.observation import CachedDescription, Observation, nothing_cached

@@ -26,7 +26,7 @@ class Notice:
     """The last notice that a channel accepted for the owner.
 
     `warned_at`: its warning, from which the grace counts; `reminded_at`: its last reminder. `receipt` is that of the last of both, `to` its
-    recipient, and `shape` what the resource was like then (`idle_period.shape`). `action`: what it announced, and `not_before` the earliest time
+    recipient, and `shape` what the resource was like then (`planning.dates.shape`). `action`: what it announced, and `not_before` the earliest time
     for that. `hours`: the digest of the office hours that an enrolment named. `reminders`: how many reminders of idleness were accepted
     since the warning, `escalated_at` when they were first escalated, and `escalated_to` to which addressees.
     """

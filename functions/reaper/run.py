@@ -21,6 +21,7 @@ from reaper.coverage import NOT_REACHED, PlaceName, failure_row, unopened_rows
 from reaper.errors import CloudError, Interrupted, ReaperError, Reason, SettingsError, interrupted_as
 from reaper.finding import Report
 from reaper.ledger import opening
+from reaper.ledger.ledger import Ledger, RunLeases, read_gaps
 from reaper.model import Account, Run
 from reaper.prices import price_book
 from reaper.registry import CLOUDS, kinds
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
     from reaper.calendars.resolve import FreshFreezes
     from reaper.decide import DecideContext
     from reaper.handover import Acted, Decided, Observed
-    from reaper.ledger.ledger import Ledger
-    from reaper.ledger.runs import RunLeases
     from reaper.model import Target
     from reaper.notices.context import ConcludeContext
     from reaper.observe import ObserveContext
@@ -196,9 +195,10 @@ def run_phases(opened: OpenRun, hand_over: HandOver = unchanged) -> Report:
 
     Raises Interrupted, which says what was done, if a person ends it.
     """
-    from reaper.conclude import conclude, done_so_far, leases_of
+    from reaper.conclude import conclude, leases_of
     from reaper.decide import decide
     from reaper.observe import observe
+    from reaper.pending.unfinished import done_so_far
 
     def observe_some(context: ObserveContext) -> Observed:
         return hand_over(observe(opened.run, context, opened.run.started_at))
@@ -317,8 +317,6 @@ def _read_gaps(
 
     If the ledger fails, neither matters: that is reported when it is needed.
     """
-    from reaper.ledger.runs import read_gaps
-
     try:
         return read_gaps(ledger) if ledger and settings.mode.writes else (frozenset(), frozenset())
     except ReaperError as error:

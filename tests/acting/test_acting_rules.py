@@ -15,7 +15,7 @@ from fakes.failing_ledger import FailingLedger
 from fakes.fake_cloud import STARTABLE
 from fakes.fake_deployment import POLICY, FakeDeployment, finding_of, only, policy
 from fakes.records import a_record
-from reaper.ledger import runs
+from reaper.ledger import ledger
 from reaper.ledger.ledger import update_record
 from reaper.ledger.rows import Category
 from reaper.model import Mode, Result, StepName
@@ -107,8 +107,8 @@ def test_a_lease_that_is_lost_between_two_calls_ends_the_action():
     deployment = on_a_host()
 
     def taken() -> None:
-        deployment.now += runs.LEASE + HOUR / 60
-        assert deployment.ledger.take_lease(TARGET, "another", deployment.now, runs.LEASE)
+        deployment.now += ledger.LEASE + HOUR / 60
+        assert deployment.ledger.take_lease(TARGET, "another", deployment.now, ledger.LEASE)
 
     at_first_call(deployment, taken)
     assert finding_of(deployment.sweep(), "inner").outcome.begun

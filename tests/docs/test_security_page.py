@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from reaper.ledger.ledger import RETENTION
+from reaper.ledger.rows import RETENTION
 from reaper.snooze import links
 
 ROOT = Path(__file__).parents[2]

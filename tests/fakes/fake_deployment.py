@@ -19,8 +19,7 @@ from reaper.decide import DecideContext
 from reaper.errors import CloudError, Reason
 from reaper.finding import Finding, Report
 from reaper.kind import Kind
-from reaper.ledger.ledger import Ledger
-from reaper.ledger.runs import RunLeases
+from reaper.ledger.ledger import Ledger, RunLeases
 from reaper.limits import holds
 from reaper.limits.holds import Hold, KindInTarget
 from reaper.model import Mode, Run, StepName, Target

@@ -23,8 +23,8 @@ from fakes.in_memory_store import InMemoryStore
 from reaper.aws.stores.dynamodb import item_key
 from reaper.azure.stores.tables import entity_key
 from reaper.ledger import opening, sqlite
-from reaper.ledger.ledger import Ledger, record_key
-from reaper.ledger.rows import Key, Row
+from reaper.ledger.ledger import Ledger
+from reaper.ledger.rows import Key, Row, record_key
 from reaper.model import Target
 
 ARN = "arn:aws:sagemaker:us-east-1:123456789012:endpoint/churn"

@@ -10,7 +10,7 @@ from typing import Any
 from reaper.finding import Finding, Report
 from reaper.notices import admin_summary, forecast, item, owner_notice
 from reaper.notices.forecast import NoticeContext
-from reaper.stand import with_announcement
+from reaper.plan import with_announcement
 
 
 def ready(finding: Finding, context: NoticeContext) -> Finding:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-import reaper.stand
 from reaper import plan
 from reaper.case import Case
 from reaper.finding import Finding, Step, View
 from reaper.model import NextAction, StepName
-from reaper.planning import accepted, dates, idle_period, possible_actions
+from reaper.planning import accepted, dates
 from reaper.record import NO_SNOOZES, Notice, Record, Snoozes
 
 
@@ -24,7 +23,7 @@ def plan_step(case: Case, record: Record, snoozes: Snoozes, now: datetime, **run
 
 
 def stand(case: Case, record: Record, snoozes: Snoozes, now: datetime) -> Finding:
-    return reaper.stand.stand(viewed(case, now, record, snoozes))
+    return plan.stand(viewed(case, now, record, snoozes))
 
 
 def without_void_notice(case: Case, record: Record, snoozes: Snoozes, now: datetime, **run: Any) -> Record:
@@ -48,7 +47,7 @@ def after_action_mail(case: Case, record: Record, action: StepName, receipt: str
 
 
 def next_action(case: Case, record: Record, now: datetime, blocked: Step | None = None) -> NextAction | None:
-    return reaper.stand.next_action(viewed(case, now, record), blocked)
+    return plan.next_action(viewed(case, now, record), blocked)
 
 
 def action_due_at(case: Case, record: Record, now: datetime) -> datetime | None:
@@ -72,32 +71,32 @@ def is_summary_due(case: Case, notice: Notice | None, snoozes: Snoozes, now: dat
 
 
 def is_forced(case: Case, now: datetime) -> bool:
-    return possible_actions.is_forced(viewed(case, now))
+    return dates.is_forced(viewed(case, now))
 
 
 def may_start(case: Case, record: Record, now: datetime) -> bool:
-    return possible_actions.may_start(viewed(case, now, record))
+    return dates.may_start(viewed(case, now, record))
 
 
 def strongest_action(case: Case, now: datetime) -> StepName | None:
-    return possible_actions.strongest_action(viewed(case, now))
+    return dates.strongest_action(viewed(case, now))
 
 
 def with_snooze(case: Case, snoozes: Snoozes, now: datetime) -> Case:
-    return possible_actions.with_snooze(viewed(case, now, snoozes=snoozes)).case
+    return dates.with_snooze(viewed(case, now, snoozes=snoozes)).case
 
 
 def seen_idle(case: Case, record: Record, now: datetime) -> Record:
-    return idle_period.seen_idle(viewed(case, now, record))
+    return dates.seen_idle(viewed(case, now, record))
 
 
 def since_own_call(case: Case, record: Record, now: datetime) -> Case:
-    return idle_period.since_own_call(viewed(case, now, record)).case
+    return dates.since_own_call(viewed(case, now, record)).case
 
 
 def idle_period_start(case: Case, record: Record, now: datetime) -> datetime:
-    return idle_period.idle_period_start(viewed(case, now, record))
+    return dates.idle_period_start(viewed(case, now, record))
 
 
 def without_wrong_notice(case: Case, record: Record, now: datetime) -> Record:
-    return idle_period.without_wrong_notice(viewed(case, now, record))
+    return dates.without_wrong_notice(viewed(case, now, record))

@@ -12,8 +12,8 @@ from fakes.builders import DAY, HOUR, NOW
 from fakes.ledger_places import ARN, in_memory
 from fakes.records import an_act
 from reaper.errors import CloudError, Reason
-from reaper.ledger.ledger import Ledger, record_key, snooze_key
-from reaper.ledger.rows import MAX_TEXT, AtVersion
+from reaper.ledger.ledger import Ledger
+from reaper.ledger.rows import MAX_TEXT, AtVersion, record_key, snooze_key
 from reaper.model import AnnouncedAction, Result, State, StepName
 from reaper.record import Claim, Correction, ManifestReference, Notice, Record, SideChange, Snooze
 

@@ -13,8 +13,8 @@ from fakes.histories import history_of
 from fakes.ledger_places import ARM, ARN, HERE, THERE, in_memory
 from fakes.records import a_record, open_targets
 from reaper.errors import CloudError
-from reaper.ledger.ledger import RETENTION, target_text
-from reaper.ledger.rows import HistoryEntry, NamedRow, RunStatistics
+from reaper.ledger.ledger import target_text
+from reaper.ledger.rows import RETENTION, HistoryEntry, NamedRow, RunStatistics
 from reaper.pending.unfinished import change_open_targets
 from reaper.record import Snooze
 

@@ -12,8 +12,8 @@ from fakes.ledger_places import ARM, ARN, HERE, in_memory
 from fakes.records import a_record, changed
 from reaper.errors import CloudError, Reason
 from reaper.ledger import rows
-from reaper.ledger.ledger import RETENTION, Ledger
-from reaper.ledger.rows import HistoryEntry
+from reaper.ledger.ledger import Ledger
+from reaper.ledger.rows import RETENTION, HistoryEntry
 from reaper.model import StepName
 from reaper.record import ManifestReference, Record, Snooze
 

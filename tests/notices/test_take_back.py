@@ -18,7 +18,7 @@ from fakes.records import a_record
 from reaper.errors import CloudError, Reason
 from reaper.handover import Decided, Observed, dump, load_decided, load_observed
 from reaper.model import Mode, State, StepName
-from reaper.planning import idle_period
+from reaper.planning import dates
 from reaper.record import NO_SNOOZES, Claim, Correction
 
 
@@ -267,7 +267,7 @@ def test_exactly_use_within_the_claimed_time_proves_it_wrong(bits: int, since: i
     busy = replace(busy, resource=replace(busy.resource, created=start))
     wrong = [start + i * HOUR for i in range(200) if bits >> i & 1]
     wrong = [hour for hour in wrong if claimed <= hour and hour + HOUR <= until]
-    assert idle_period.wrong_hour(busy, record.claim) == (wrong[-1] if wrong else None)
+    assert dates.wrong_hour(busy, record.claim) == (wrong[-1] if wrong else None)
     judged = after_judging(busy, record, NO_SNOOZES, NOW + HOUR)
     assert judged.correction == (Correction(hour=wrong[-1], at=until, to="jo@example.com") if wrong else None)
     assert without_wrong_notice(busy, judged, NOW + HOUR) == judged, "once"

@@ -13,8 +13,8 @@ from reaper.aws.session import CloudSession
 from reaper.aws.stores.dynamodb import MAX_EMPTY_ROUNDS, DynamoStore
 from reaper.errors import CloudError, Reason, SettingsError
 from reaper.ledger import opening
-from reaper.ledger.ledger import RETENTION, Ledger
-from reaper.ledger.rows import HistoryEntry
+from reaper.ledger.ledger import Ledger
+from reaper.ledger.rows import RETENTION, HistoryEntry
 from reaper.limits import holds
 from reaper.model import UNTIL_RESUMED, Target
 from reaper.pending import stop_switch

@@ -18,7 +18,7 @@ from reaper.case import Coverage
 from reaper.errors import CloudError, SettingsError
 from reaper.finding import Report
 from reaper.ledger import opening
-from reaper.ledger.runs import UNREACHED_ROW
+from reaper.ledger.ledger import UNREACHED_ROW
 from reaper.model import Account, Mode, Status, Target
 from reaper.policy.file import load_policy
 from reaper.run import run

@@ -18,7 +18,7 @@ from reaper.azure import targets
 from reaper.azure.session import CloudSession
 from reaper.decide import DecideContext
 from reaper.finding import Finding, Report
-from reaper.ledger.runs import RunLeases
+from reaper.ledger.ledger import RunLeases
 from reaper.model import Mode, Run, Target
 from reaper.notices.channels.delivery import OpenChannel
 from reaper.notices.context import ConcludeContext

@@ -14,7 +14,7 @@ from reaper import __version__, registry
 from reaper.act import act
 from reaper.decide import DecideContext, decide
 from reaper.finding import Step
-from reaper.ledger.runs import RunLeases
+from reaper.ledger.ledger import RunLeases
 from reaper.model import Mode, Result, Run, StepName
 from reaper.observe import ObserveContext, observe
 from reaper_sandbox.azure import signals

@@ -12,7 +12,8 @@ from fakes.records import a_record, an_act
 from reaper.azure.stores.tables import MAX_KEY_CHARS, decode_key, encode_key, entity_key
 from reaper.errors import CloudError, Reason, SettingsError
 from reaper.ledger import opening
-from reaper.ledger.ledger import Ledger, record_key
+from reaper.ledger.ledger import Ledger
+from reaper.ledger.rows import record_key
 from reaper.record import Record
 
 

@@ -31,8 +31,7 @@ from fakes.snooze_requests import (
 )
 from reaper.ledger import opening
 from reaper.ledger.forget import forget_address
-from reaper.ledger.ledger import snooze_key
-from reaper.ledger.rows import Category
+from reaper.ledger.rows import Category, snooze_key
 from reaper.record import Snooze
 from reaper.snooze import links, pages
 from reaper.snooze.handler import handle_request

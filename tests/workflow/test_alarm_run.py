@@ -12,7 +12,7 @@ from fakes.records import an_act, open_targets
 from reaper.aws.functions.alarms import AlarmedEndpoint, is_left_to_another, run_on_alarms
 from reaper.coverage import OWN
 from reaper.finding import Report
-from reaper.ledger.runs import UNREACHED_ROW
+from reaper.ledger.ledger import UNREACHED_ROW
 from reaper.limits import holds
 from reaper.limits.holds import Breaker, HoldRow, row_columns
 from reaper.model import Mode, StepName, Target

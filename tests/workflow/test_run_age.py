@@ -10,7 +10,7 @@ import pytest
 
 from reaper import handover
 from reaper.coverage import NOT_REACHED
-from reaper.ledger.runs import UNREACHED_ROW, read_gaps
+from reaper.ledger.ledger import UNREACHED_ROW, read_gaps
 from reaper.model import Mode, Run, State, Status
 from reaper.policy.file import load_policy
 from reaper.run import run

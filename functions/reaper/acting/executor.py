@@ -22,13 +22,13 @@ from typing import Any
 from reaper.acting import look
 from reaper.acting.contract import ActionFunctions, HalfDone, Manifest, PutBackResult
 from reaper.acting.look import OPERATION, ActContext, CallPermit, Task, fresh_session
-from reaper.case import Case, Coverage, is_in_weekly_summary
+from reaper.case import Case, Coverage, is_in_weekly_summary, plain_participle
 from reaper.coverage import failure_row
 from reaper.errors import ActionWithdrawn, CloudError, ReaperError, Reason, errors_as_withdrawal, odd_replies_as_errors
 from reaper.finding import PLANNED, Finding, Outcome
 from reaper.handover import no_time_to_act
-from reaper.ledger.ledger import Ledger, place_of, record_key, update_intent, update_record, write_until_accepted
-from reaper.ledger.rows import HistoryEntry, host_ids
+from reaper.ledger.ledger import Ledger, update_intent, update_record, write_until_accepted
+from reaper.ledger.rows import HistoryEntry, host_ids, place_of, record_key
 from reaper.limits import caps, holds
 from reaper.model import ENDING_ACTIONS, Resource, Result, Run, StepName
 from reaper.pending import unfinished
@@ -45,7 +45,6 @@ from reaper.record import (
     with_result,
 )
 from reaper.sessions import CloudSession
-from reaper.words import plain_participle
 
 GONE = Outcome(result=Result.DONE, because="it no longer exists", already_done=True)
 PUT_BACK_WITHIN = timedelta(hours=24)

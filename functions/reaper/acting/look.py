@@ -13,9 +13,8 @@ from typing import Any, TypeVar
 from reaper import registry
 from reaper.acting.contract import ActionFunctions, OwnChanges, unchanged
 from reaper.acting.manifest import Archive
-from reaper.assess import assess
 from reaper.calendars.resolve import FreshFreezes
-from reaper.case import Case, is_stopped_by_hours
+from reaper.case import Case, frozen_because, is_stopped_by_hours, plain_participle
 from reaper.errors import (
     ActionWithdrawn,
     CloudError,
@@ -26,17 +25,18 @@ from reaper.errors import (
     odd_replies_as_errors,
 )
 from reaper.finding import Finding, View, with_notice
+from reaper.judge import assess
 from reaper.kind import Kind
-from reaper.ledger.ledger import Ledger, update_record
+from reaper.ledger.ledger import Ledger, RunLeases, update_record
 from reaper.ledger.rows import Recalled, comparable_id, host_ids, remembered_ids
-from reaper.ledger.runs import RunLeases
 from reaper.limits import holds
 from reaper.model import ENDING_ACTIONS, Resource, Run, State, StepName
 from reaper.observation import Observation
 from reaper.observing.windows import observation_window, recent_since_by_id
 from reaper.pending import stop_switch
 from reaper.pending.unfinished import half_done_because
-from reaper.planning import possible_actions
+from reaper.plan import stand
+from reaper.planning import dates
 from reaper.planning.dates import void_because, without_void_notice
 from reaper.policy import owners
 from reaper.policy.rules import NOT_IN_ENFORCE_ONLY
@@ -44,8 +44,6 @@ from reaper.policy.schema import Policy
 from reaper.prices import PriceBook
 from reaper.record import Act, Record, Snoozes, is_unfinished
 from reaper.sessions import CloudSession
-from reaper.stand import stand
-from reaper.words import frozen_because, plain_participle
 
 OPERATION = "act"
 DIFFERENT_FIELDS = {
@@ -208,7 +206,7 @@ def _refused_because(action: StepName, finding: Finding, now: datetime) -> str:
         return blocked.because
     if case.rule.only_notices:
         return f"it is {NOT_IN_ENFORCE_ONLY}"
-    if action is not StepName.START and possible_actions.strongest_action(View(case=case, now=now)) is not action:
+    if action is not StepName.START and dates.strongest_action(View(case=case, now=now)) is not action:
         return f"its rule and tags no longer allow it to be {plain_participle(case.resource, action)}: {case.rule.name} says at most {case.rule.action}"
     return finding.step.because
 

@@ -13,8 +13,8 @@ from reaper import registry
 from reaper.acting.contract import ActionFunctions, Manifest, UndoResult
 from reaper.acting.manifest import Archive, changed_error, is_same_address, name_in, previous_manifest, require_own_form
 from reaper.errors import LEFT_ALONE, CloudError, Reason, SettingsError, odd_replies_as_errors
-from reaper.ledger.ledger import RETENTION, Ledger, update_record
-from reaper.ledger.rows import RESTORED, HistoryEntry, comparable_id
+from reaper.ledger.ledger import Ledger, update_record
+from reaper.ledger.rows import RESTORED, RETENTION, HistoryEntry, comparable_id
 from reaper.model import StepName, Target
 from reaper.pending import lookup
 from reaper.pending.unfinished import record_known, run_and_digest

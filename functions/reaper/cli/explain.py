@@ -19,7 +19,7 @@ from reaper.cli.output import report_width, show_progress
 from reaper.cli.places import CloudName, PlaceOptions, RepeatedOption, with_place_options, with_places
 from reaper.errors import SettingsError
 from reaper.ledger import opening
-from reaper.ledger.ledger import RETENTION
+from reaper.ledger.rows import RETENTION
 from reaper.model import Mode
 from reaper.policy.file import load_policy
 from reaper.report.summary import exit_status

@@ -19,7 +19,7 @@ from reaper.cli.output import print_warning
 from reaper.cli.places import ledger_address, ledger_label
 from reaper.errors import SettingsError
 from reaper.ledger import opening
-from reaper.ledger.ledger import RETENTION
+from reaper.ledger.rows import RETENTION
 from reaper.policy.file import load_policy
 from reaper.report.json import utc_text
 from reaper.text import Currency, clean_line, format_usd

@@ -7,7 +7,7 @@ that sort in order of time. Every row that was ever stored must be read, or be r
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -36,10 +36,16 @@ LONG_AGO = datetime.min.replace(tzinfo=UTC)
 _STUDIO_APP_ARN = re.compile(r"(arn:[^:]+:sagemaker:[^:]*:[^:]*:app/[^/]+/[^/]+/)([^/]+)(/.+)", re.DOTALL)
 DOCUMENT = "document"
 """The column of what is written as a document. A visit's is a value, which may be long."""
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+RETENTION = timedelta(days=400)
+"""How long a row is retained from the moment it was touched. A snooze that ends later counts as touched when it ends."""
+NEWEST_FIRST_BASE = 10**19
+"""Partitions are read in ascending order, so the names of statistics and of the history count down from here."""
 MAX_TEXT = 300
 """How long text for people may be in a document."""
 
 Noun = TypeVar("Noun")
+Stored = TypeVar("Stored", Record, Snooze)
 
 
 class Category(StrEnum):
@@ -320,6 +326,85 @@ def host_ids(resource: Resource) -> Sequence[str]:
 def remembered_ids(*resources: Resource) -> Sequence[str]:
     """The IDs of everything stored that may protect these: their own and their hosts', each once."""
     return list(dict.fromkeys(id_ for resource in resources for id_ in (resource.id, *host_ids(resource))))
+
+
+def place_of(target: Target) -> str:
+    """Where the records of a target's resources lie."""
+    return target.account.lower() if target.region is None else f"{target.account} {target.region}"
+
+
+def record_key(resource_id: str) -> Key:
+    """The key of a record: it follows from the ID alone."""
+    return Key(Category.RECORD, *_place_and_name(resource_id))
+
+
+def snooze_key(resource_id: str) -> Key:
+    """The key of a snooze."""
+    return Key(Category.SNOOZE, *_place_and_name(resource_id))
+
+
+def keys_of(ids: Iterable[str]) -> set[Key]:
+    """The keys of the records and of the snoozes of these resources."""
+    return {key for resource_id in ids for key in (record_key(resource_id), snooze_key(resource_id))}
+
+
+def _place_and_name(resource_id: str) -> tuple[str, str]:
+    """What lies in one subscription, or in one AWS account and region, lies together: it is recalled by one query."""
+    same = comparable_id(resource_id)
+    if same.startswith("/"):
+        parts = same.split("/")
+        return (parts[2] if parts[1] == "subscriptions" and len(parts) > 2 else "other"), same
+    parts = same.split(":", 5)
+    return (f"{parts[4]} {parts[3]}" if len(parts) == 6 and parts[0] == "arn" else "other"), same
+
+
+def retained_since(now: datetime) -> str:
+    return sortable_time(now - RETENTION)
+
+
+def newest_first(when: datetime) -> str:
+    return f"{NEWEST_FIRST_BASE - (when - EPOCH) // timedelta(microseconds=1):020d}"
+
+
+def versioned(form: type[Stored], row: Row, subject: str) -> Stored:
+    """The record or snooze in a row, with its version. Raises CloudError if it can't be read."""
+    stored = parse_document(form, row.columns.get(DOCUMENT), subject)
+    return replace(stored, version=valid_version(row.version, subject))
+
+
+def recalled_from(stored: Mapping[Key, Row], now: datetime) -> Recalled:
+    """What the rows say, by ID. An unreadable row doesn't affect the others."""
+    since = retained_since(now)
+    records: dict[str, Record] = {}
+    snoozes: dict[str, Snooze] = {}
+    unreadable: dict[str, CloudError] = {}
+    for key, row in stored.items():
+        if row.is_lapsed(since):
+            continue
+        try:
+            if key.category is Category.RECORD:
+                records[key.name] = versioned(Record, row, f"the ledger record of {key.name}")
+            else:
+                snoozes[key.name] = versioned(Snooze, row, f"the snooze of {key.name}")
+        except CloudError as error:
+            if error.reason is not Reason.UNREADABLE:
+                raise
+            unreadable[key.name] = error
+    return Recalled(records, snoozes, unreadable)
+
+
+def named_row(row: Row | None, name: str) -> NamedRow:
+    """The named row in a row. Raises CloudError if it isn't readable."""
+    if row is None:
+        return NamedRow()
+    values = {column.removeprefix(VALUE_PREFIX): row.columns[column] for column in row.columns if column.startswith(VALUE_PREFIX)}
+    if not all(isinstance(value, str) for value in values.values()):
+        raise CloudError(Reason.UNREADABLE, "ledger:Read", f"the row {name!r} has a value that isn't a string")
+    return NamedRow(values=values, version=valid_version(row.version, f"the row {name!r}"))
+
+
+def value_columns(values: Mapping[str, str]) -> dict[str, str]:
+    return {f"{VALUE_PREFIX}{name}": value for name, value in values.items()}
 
 
 def document_of(noun: Any, form: Any = None) -> str:

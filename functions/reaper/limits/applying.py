@@ -21,21 +21,21 @@ from reaper.calendars import office_hours
 from reaper.case import Blocked, Case, is_in_weekly_summary, may_act
 from reaper.finding import Finding, Step, View, judged_case, with_notice
 from reaper.ledger.ledger import Ledger, write_until_accepted
-from reaper.limits import breaker, caps, holds
-from reaper.limits.breaker import PlaceCounts
+from reaper.limits import caps, holds
+from reaper.limits.caps import PlaceCounts
 from reaper.limits.holds import QUIET_FOR, Breaker, HoldRows, KindInTarget, RunScope
 from reaper.model import ACTIONS, ENDING_ACTIONS, NOTICES, HoldReason, Mode, State, StepName, Target
 from reaper.notices.owner_notice import notice_address
-from reaper.record import NO_RECORD, NO_SNOOZES, Record, Snooze, Snoozes
-from reaper.stand import stand
+from reaper.plan import stand
+from reaper.record import Record, Snooze
 from reaper.text import format_usd
 
 if TYPE_CHECKING:
     from reaper.policy.schema import Policy
 
 
-Known = Mapping[str, tuple[Record, Snoozes]]
-"""By resource ID, what the ledger has on it and what protects it."""
+Known = Mapping[str, View]
+"""By resource ID, what the ledger has on it and what protects it, as this run saw it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,23 +58,23 @@ def apply_limits(findings: Sequence[Finding], known: Known, swept: Swept, ledger
     """The findings after limits and jumps, once both are recorded, by version, and the rows with these. Raises CloudError."""
     now, limits = swept.scope.now, swept.policy.limits
     decided = [f for f in findings if f.record_version is not None]
-    cases, counts = [judged_case(f) for f in decided], breaker.count_places(f.case for f in decided)
-    breaker.add_counts(counts, swept.others)
+    cases, counts = [judged_case(f) for f in decided], caps.count_places(f.case for f in decided)
+    caps.add_counts(counts, swept.others)
     idle: dict[KindInTarget, list[tuple[Case, Snooze]]] = defaultdict(list)
     for f in (f for f in decided if f.case.verdict.state is State.IDLE):
-        idle[holds.kind_in_target_of(f.case)].append((f.case, known[f.case.resource.id][1].own))
+        idle[holds.kind_in_target_of(f.case)].append((f.case, known[f.case.resource.id].snoozes.own))
 
     def attempt() -> tuple[Sequence[Finding], HoldRows] | None:
         read = holds.read_hold_rows(ledger, swept.targets, now)
         if swept.notices_only:
-            after = _after_jumps(findings, known, read.rows, swept)
+            after = _after_jumps(findings, known, read.rows)
             return [caps.held_by_jumps(f, read.rows) for f in after], read.rows
-        ended = breaker.ended_before(cases, chain.from_iterable(read.acted.values()), read.rows)
+        ended = caps.ended_before(cases, chain.from_iterable(read.acted.values()), read.rows)
         scope = replace(swept.scope, acted=read.acted, idle=idle, ended=ended)
-        idle_or_ended = breaker.with_ended(counts, ended, cases)
-        shares = breaker.usual_shares(ledger, breaker.places_that_may_jump(idle_or_ended, limits, read.rows), read.rows, now)
-        rows: HoldRows = breaker.rows_with_jumps(idle_or_ended, swept.policy, shares, read.rows, scope)
-        after = _after_jumps(findings, known, rows, swept)
+        idle_or_ended = caps.with_ended(counts, ended, cases)
+        shares = caps.usual_shares(ledger, caps.places_that_may_jump(idle_or_ended, limits, read.rows), read.rows, now)
+        rows: HoldRows = caps.rows_with_jumps(idle_or_ended, swept.policy, shares, read.rows, scope)
+        after = _after_jumps(findings, known, rows)
         if swept.announces:
             after, rows = caps.hold_over_limits(after, limits, rows, scope, counts)
         rows = holds.with_held_accounts(rows)
@@ -105,33 +105,28 @@ def without_action(finding: Finding, because: str) -> Finding:
     return replace(finding, step=Step(name=StepName.HOLD, because=f"on hold, because {because}", held=held, hold_reasons=(why,)))
 
 
-def after_jumps(
-    finding: Finding, known: tuple[Record, Snoozes], breakers: Sequence[Breaker], now: datetime, *, acting: bool
-) -> Finding:
-    """The finding under these breakers. What office hours decide stays as it is, and so does, in a run that isn't `acting`, what another run
-    has announced.
+def after_jumps(finding: Finding, known: View, breakers: Sequence[Breaker]) -> Finding:
+    """The finding under these breakers. What office hours decide stays as it is, and so does, in a run that announces nothing, what another run
+    has announced. `known`: what the ledger has on it, for this run.
 
     An action that is due stays, too, while a jump stands: the limits put it on hold.
     """
-    case, (record, snoozes) = finding.case, known
-    view = View(case=case, now=now, record=replace(record, notice=finding.notice), snoozes=snoozes, announces=acting)
-    if not breakers or finding.record_version is None or finding.is_blocked:
-        return finding
-    if acting and plan.follows_hours(view):
+    case, judged = finding.case, replace(known, case=judged_case(finding))  # some IDs occur more than once in a list
+    view = with_notice(replace(known, case=case), finding.notice)
+    if not breakers or finding.is_blocked or (known.announces and plan.follows_hours(view)):
         return finding
     jumps = [breaker for breaker in breakers if breaker.since]
     if not jumps:
-        ends = tuple(breaker.lapsed_at for breaker in breakers)
-        again = stand(replace(view, case=judged_case(finding), record=record, lapsed=ends))
+        again = stand(replace(judged, lapsed=tuple(breaker.lapsed_at for breaker in breakers)))
         return finding if again.notice == finding.notice else again
     if finding.step.name not in {*NOTICES, StepName.NONE} or not may_act(case):
         return finding
-    if not acting and plan.has_announced_action(view):
+    if not known.announces and plan.has_announced_action(view):
         return finding
     latest = max(jump.since for jump in jumps if jump.since)
     protections = jumps[0].protections and f"and {jumps[0].protections}"
     because = f"{jumps[0].because.partition(';')[0]}, {protections or 'which may be a fault in the metrics'}"
-    if now - latest < QUIET_FOR:
+    if known.now - latest < QUIET_FOR:
         until = f"{latest + QUIET_FOR:%Y-%m-%d %H:%M} UTC"
         return _with_no_step(finding, f"no notice is sent until {until}, because {because}")
     # A notice that goes out announces neither a stop nor a delete.
@@ -139,24 +134,17 @@ def after_jumps(
         name: found or (Blocked(because=because) if name in ENDING_ACTIONS else None) for name, found in case.blocked.items()
     }
     is_dated = finding.notice is not None and finding.notice.action is not None
-    undated = replace(judged_case(finding), blocked=blocked)
-    return stand(with_notice(replace(view, case=undated), None if is_dated else finding.notice))
+    undated = replace(view, case=replace(judged.case, blocked=blocked))
+    return stand(with_notice(undated, None if is_dated else finding.notice))
 
 
 def _with_no_step(finding: Finding, because: str) -> Finding:
     return replace(finding, step=Step(name=StepName.NONE, because=because))
 
 
-def _after_jumps(findings: Iterable[Finding], known: Known, rows: HoldRows, swept: Swept) -> list[Finding]:
-    now, acting = swept.scope.now, swept.announces
+def _after_jumps(findings: Iterable[Finding], known: Known, rows: HoldRows) -> list[Finding]:
     return [
-        after_jumps(
-            f,
-            known.get(f.case.resource.id, (NO_RECORD, NO_SNOOZES)),
-            holds.breakers_over(f.case, rows),
-            now,
-            acting=acting,
-        )
+        f if f.record_version is None else after_jumps(f, known[f.case.resource.id], holds.breakers_over(f.case, rows))
         for f in findings
     ]
 

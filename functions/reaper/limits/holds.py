@@ -191,7 +191,7 @@ class RunScope:
     """A run, its time, and the places that it read (`ok` or `partial`).
 
     `acted`: what earlier runs acted on in the last hours, by `account_key`. `idle`: what is idle, by place. `ended`: see
-    `breaker.ended_before`.
+    `caps.ended_before`.
     """
 
     run: str

@@ -12,9 +12,8 @@ from reaper.coverage import add_failure_row, failure_row
 from reaper.errors import CloudError, ReaperError, SettingsError
 from reaper.finding import Finding
 from reaper.ledger import opening
-from reaper.ledger.ledger import Ledger
+from reaper.ledger.ledger import Ledger, RunLeases
 from reaper.ledger.rows import Recalled
-from reaper.ledger.runs import RunLeases
 from reaper.limits.holds import Breaker
 from reaper.model import Run, StepName
 from reaper.notices.channels.delivery import ChannelContext, Delivery, OpenChannel, open_channels, with_deployment_channels

@@ -16,13 +16,12 @@ from reaper import registry
 from reaper.calendars import office_hours
 from reaper.calendars.freezes import MOMENT, Freeze
 from reaper.calendars.office_hours import Hours
-from reaper.case import wanted_actions
+from reaper.case import PARTICIPLES, grace_words, notice_length, plain_participle, wanted_actions
 from reaper.finding import HOURS_A_MONTH, Announcement, Finding, follow_up, is_action
 from reaper.model import Ceiling, Confidence, Mode, Result, Rule, StepName, is_native
 from reaper.notices.message import Audience
 from reaper.record import last_notice_at
 from reaper.text import DOLLARS, Currency, format_clock, format_day, format_time, format_usd
-from reaper.words import PARTICIPLES, grace_words, notice_length, plain_participle
 
 if TYPE_CHECKING:
     from reaper.policy.schema import Owners

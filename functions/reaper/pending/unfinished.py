@@ -15,17 +15,24 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
+from typing import TYPE_CHECKING
 
+from reaper import registry
 from reaper.case import Case, Owner
-from reaper.errors import CloudError, Reason
-from reaper.finding import Finding, Outcome, Step, View
+from reaper.errors import CloudError, ReaperError, Reason
+from reaper.finding import Finding, Outcome, Step, View, is_action
 from reaper.ledger.ledger import Ledger, TargetText, target_from_text, target_text, update_intent, update_record, update_row
 from reaper.ledger.rows import DOCUMENT, HistoryEntry, NamedRow, Recalled, comparable_id, document_of, parse_document
-from reaper.model import Ceiling, Resource, Result, Rule, State, StepName, Target, Verdict
-from reaper.planning import possible_actions
+from reaper.model import Ceiling, Resource, Result, Rule, Run, State, StepName, Target, Verdict
+from reaper.plan import with_follow_ups
+from reaper.planning import dates
 from reaper.record import Act, Record, closed_unknown, dated_ahead_because, is_interrupted, is_unfinished, left_stopped
-from reaper.stand import with_follow_ups
+from reaper.text import clean_line
 
+if TYPE_CHECKING:
+    from reaper.handover import Decided
+
+NO_ACTION = "Nothing was stopped, deleted or started"
 NOT_KNOWN = "it isn't known whether the action was carried out"
 OPEN_TARGETS_ROW, OPEN_TARGETS = "open targets", tuple[TargetText, ...]
 """The named row with the targets that may have an action which isn't settled, or which its owner doesn't know of."""
@@ -141,7 +148,7 @@ def settle_target(
     for id_, case in cases.items():
         if id_ not in records or (act := records[id_].act) is None:
             continue
-        if possible_actions.is_left_stopped(View(case=case, now=now, record=records[id_])):
+        if dates.is_left_stopped(View(case=case, now=now, record=records[id_])):
             changed[id_] = update_intent(ledger, act, left_stopped, now)
     if changed:
         recalled = recalled.with_newer(ledger.recall(changed, now))
@@ -265,3 +272,38 @@ def lost_actions_error(ids: Sequence[str], recalled: Recalled) -> CloudError | N
     (resource_id, record), more = lost[-1], f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""
     fix = f"read it, then `reaper restore {resource_id} --trust-manifest` settles it"
     return CloudError(Reason.PARTIAL, "act", f"{resource_id}: {half_done_because(record)}; {fix}{more}")
+
+
+def done_so_far(run: Run, decided: Decided | None, ledger: Ledger | None, now: datetime) -> str:
+    """The actions that were carried out, those that may have been, and those that weren't begun. `decided`: None if nothing was decided yet."""
+    if not run.mode.writes:
+        return "Nothing was changed."
+    if decided is None:
+        return f"{NO_ACTION}, and no notice was sent."
+    put_back = "What an earlier run left half done may have been put back. " if run.mode.acts and decided.interrupted else ""
+    due = [f for f in decided.findings if is_action(f) and f.outcome.result is Result.PLANNED]
+    if not (run.mode.acts and ledger and due):
+        return f"{put_back}{NO_ACTION}. Some notices may have been sent; the next sweep goes on with the others."
+    by_state: dict[str, list[str]] = defaultdict(list)
+    for finding in due:
+        resource, state = finding.case.resource, _state_of(finding, run, ledger, now)
+        by_state[state].append(f"{registry.action_noun(resource.kind, finding.step.name)} {clean_line(resource.name)}")
+    if by_state.keys() == {"Not begun"}:
+        return f"{put_back}{NO_ACTION}: none of {len(due)} actions was begun."
+    lines = [
+        f"{state}: {', '.join(by_state[state])}"
+        for state in ("Done", "Not done", "May have been done", "Not begun")
+        if by_state[state]
+    ]
+    undo = f"The next sweep notifies the owners. To undo what was done, run:\n  reaper undo --run {run.id}"
+    return put_back + "\n".join(["What this run did:", *lines, undo])
+
+
+def _state_of(finding: Finding, run: Run, ledger: Ledger, now: datetime) -> str:
+    try:
+        outcome = own_outcome(ledger.record(finding.case.resource.id, now), run.id, finding.step.name)
+    except ReaperError:
+        return "May have been done"
+    if outcome is None:
+        return "Not begun"
+    return {Result.DONE: "Done", Result.REFUSED: "Not done"}.get(outcome.result, "May have been done")

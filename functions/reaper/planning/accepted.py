@@ -7,7 +7,7 @@ from dataclasses import replace
 from reaper.case import Case, is_stopped_by_hours, may_act
 from reaper.finding import Step, View
 from reaper.model import AnnouncedAction, State, StepName
-from reaper.planning import dates, idle_period, possible_actions
+from reaper.planning import dates
 from reaper.planning.dates import without_void_notice
 from reaper.policy import owners
 from reaper.record import Claim, Notice, Record, Snooze, dated_ahead_because
@@ -24,7 +24,7 @@ def after_notice(view: View, step: Step, receipt: str) -> Record:
     if step.name is not StepName.REMIND:
         return record
     notice = record.notice or Notice()
-    action = possible_actions.strongest_action(view) if view.announces else None
+    action = dates.strongest_action(view) if view.announces else None
     is_enrolled = dates.enrolled_since(view) is not None
     announced = AnnouncedAction.HOURS if is_enrolled else AnnouncedAction(action) if action else None
     # Summaries of office hours don't count. A write whose reply was lost is repeated, and counts once.
@@ -37,7 +37,7 @@ def after_notice(view: View, step: Step, receipt: str) -> Record:
         receipt=receipt,
         to=case.owner.address,
         action=announced,
-        shape=notice.shape if is_enrolled else idle_period.shape(case.resource),
+        shape=notice.shape if is_enrolled else dates.shape(case.resource),
         not_before=named if named and named > now else notice.not_before,
     )
     return replace(record, notice=reminded, claim=None if is_enrolled else _claim(view))
@@ -47,18 +47,18 @@ def _claim(view: View) -> Claim | None:
     """The time that a notice at that moment calls idle. Late metrics may yet prove it wrong."""
     if view.case.verdict.state is not State.IDLE:
         return None
-    return Claim(since=idle_period.proven_idle_since(view), until=view.now, to=view.case.owner.address)
+    return Claim(since=dates.proven_idle_since(view), until=view.now, to=view.case.owner.address)
 
 
 def _after_warning(view: View, receipt: str) -> Record:
     case, now, hours = view.case, view.now, view.case.rule.hours
-    action = possible_actions.strongest_action(view) if view.announces else None
+    action = dates.strongest_action(view) if view.announces else None
     enrols = action is not None and hours is not None and is_stopped_by_hours(case)
     warned = Notice(
         warned_at=now,
         receipt=receipt,
         to=case.owner.address,
-        shape=idle_period.shape(case.resource),
+        shape=dates.shape(case.resource),
         action=AnnouncedAction.HOURS if enrols else AnnouncedAction(action) if action else None,
         not_before=dates.earliest_action_at(case, now, action) if action else None,
         hours=dates.hours_digest(hours) if enrols and hours else None,
@@ -93,12 +93,12 @@ def after_judging(view: View) -> Record:
     record = _with_state(valid, stored.notice)
     view = replace(view, record=record)
     is_in_use = case.verdict.state is State.ACTIVE or (case.rule.protected_because and not case.rule.in_doubt)
-    view, since = idle_period.since_own_call(view), record.idle_since
+    view, since = dates.since_own_call(view), record.idle_since
     # What is merely too young for its rule is still idle, as far as the record is concerned.
-    if is_in_use or (since and view.case.verdict.state is State.YOUNG and idle_period.has_ended(view, since)):
+    if is_in_use or (since and view.case.verdict.state is State.YOUNG and dates.has_ended(view, since)):
         notice = record.notice and replace(record.notice, reminders=0, escalated_at=None, escalated_to=())  # another series
         return replace(record, notice=notice, idle_since=None, seen_idle_at=None)
-    return idle_period.seen_idle(view) if may_act(view.case) else record
+    return dates.seen_idle(view) if may_act(view.case) else record
 
 
 def _with_state(view: View, notice: Notice | None) -> Record:

@@ -1,4 +1,8 @@
-"""Whether the last notice counts, when it does, and when an action may be carried out: after that notice, its grace, and outside office hours. Pure.
+"""Which actions are possible, how long one idle period is, whether the last notice counts, and when an action may be carried out: after that notice,
+its grace, and outside office hours. Pure.
+
+The window of metrics moves on with every sweep. So an idle period goes on if its proof reaches back to the time when the resource was last
+seen idle, whenever the proof begins.
 
 Whatever takes the announced action away uses up its notice, even if no run saw it: the owner believes that nothing is coming. What merely delays
 the action, or can't be read, doesn't.
@@ -10,6 +14,7 @@ starts don't affect it. Its reminder is the weekly summary.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from hashlib import sha256
@@ -17,13 +22,254 @@ from hashlib import sha256
 from reaper.calendars import office_hours
 from reaper.calendars.freezes import add_business_days, add_length
 from reaper.calendars.office_hours import Hours
-from reaper.case import Case, is_stopped_by_hours, may_act
+from reaper.case import Case, is_stopped_by_hours, may_act, may_keep_hours, notice_length, wanted_actions
+from reaper.duration import format_duration
 from reaper.finding import View, with_notice
-from reaper.model import AnnouncedAction, Ceiling, State, StepName
-from reaper.planning import idle_period, possible_actions
-from reaper.planning.possible_actions import ACTION_STRENGTH, is_forced, is_proven_enough, manual_start_at, strongest_action
-from reaper.record import MAX_CLOCK_SKEW, Notice, Snooze, dated_ahead_because, is_about_hours, is_recreated, last_notice_at
-from reaper.words import notice_length
+from reaper.model import AnnouncedAction, Ceiling, Confidence, Resource, Result, State, StepName, Verdict
+from reaper.policy.tags import tag_values
+from reaper.record import (
+    CONFIRM_WITHIN,
+    MAX_CLOCK_SKEW,
+    STOPPING_FOR,
+    VOID_AHEAD,
+    Claim,
+    Correction,
+    Notice,
+    Record,
+    Snooze,
+    dated_ahead_because,
+    is_about_hours,
+    is_recreated,
+    last_notice_at,
+    snoozed_because,
+    without_void_times,
+)
+
+ACTION_STRENGTH: Mapping[str, int] = {StepName.STOP: 1, StepName.DELETE: 2}
+
+
+def is_in_doubt(case: Case) -> bool:
+    """Whether only an unknown price or size may keep its rule from acting, such as that of a stopped notebook: its own tags and the canary don't."""
+    says_notify = any(value.strip().lower() == Ceiling.NOTIFY for _, value in tag_values(case.resource.tags, "reaper:action"))
+    return case.rule.in_doubt and case.resource.tags is not None and not case.rule.only_notices and not says_notify
+
+
+def is_forced(view: View) -> bool:
+    """Whether its rule stops it even while it is in use: `hours: {force: true}`, and the hours are over.
+
+    Never a protected, unknown or free resource, and never one that can't be stopped now, or started again.
+    """
+    case, hours = view.case, view.case.rule.hours
+    if hours is None or not hours.force or not may_keep_hours(case):
+        return False
+    if StepName.START not in case.blocked or case.blocked.get(StepName.STOP) or office_hours.is_open(hours, view.now):
+        return False
+    return case.verdict.state in {State.ACTIVE, State.YOUNG, State.IDLE}
+
+
+def may_start(view: View) -> bool:
+    """Whether its office hours start it now: it is stopped, nothing protects it, and the reaper stopped it, or the rule starts everything
+    and it is known to be unchanged since the hours began. What hours stopped is started in doubt, too.
+    """
+    case, hours, is_ours = view.case, view.case.rule.hours, was_stopped_by_reaper(view)
+    may_keep = may_keep_hours(case) or (is_ours and is_about_hours(view.record.notice) and is_in_doubt(case))
+    if hours is None or not may_keep or not _is_startable(case) or not office_hours.is_open(hours, view.now):
+        return False
+    opened, changed = office_hours.opened_today(hours, view.now), case.resource.changed
+    return is_ours or (hours.restart == "all" and opened is not None and changed is not None and changed < opened)
+
+
+def strongest_action(view: View) -> StepName | None:
+    """The strongest action that policy, evidence and kind allow: the one a warning announces. None if no action is possible."""
+    case = view.case
+    if not is_proven_enough(case) and not is_forced(view):
+        return None
+    return next((action for action in wanted_actions(case) if action in case.blocked and case.blocked[action] is None), None)
+
+
+def is_proven_enough(case: Case) -> bool:
+    """Whether it is idle, and its evidence allows more than notices. `force` treats a likely idle resource as one in use."""
+    return may_act(case) and (case.verdict.confidence is Confidence.PROVEN or case.rule.act_on is Confidence.LIKELY)
+
+
+def is_unconfirmed(view: View) -> bool:
+    """Whether an action was requested so recently that its result may not show yet."""
+    act = view.record.act
+    return act is not None and act.at <= view.now < act.at + CONFIRM_WITHIN
+
+
+def manual_start_at(view: View) -> datetime | None:
+    """When a person started it outside its office hours, if the rule still respects that start."""
+    hours, resource, now = view.case.rule.hours, view.case.resource, view.now
+    started = max((t for t in (resource.created, resource.changed) if t), default=None)
+    closed_at = office_hours.closed_since(hours, now) if hours else None
+    if hours is None or closed_at is None or started is None or started < closed_at or now - started >= hours.override:
+        return None
+    return started
+
+
+def was_stopped_by_reaper(view: View) -> bool:
+    """Whether the reaper was the last to stop it: it was neither changed nor recreated since."""
+    act, created, changed = view.record.act, view.case.resource.created, view.case.resource.changed
+    if act is None or (created is not None and created > act.at):
+        return False
+    if act.action is StepName.START and act.result is Result.FAILED:
+        return changed is None or changed <= act.at  # the reaper had stopped it before it tried that start
+    return act.action is StepName.STOP and (changed is None or changed <= act.at + CONFIRM_WITHIN)
+
+
+def is_left_stopped(view: View) -> bool:
+    """Whether office hours stopped it, and nothing starts it again: it is protected, or they no longer apply to it. Doubt is no proof of that."""
+    case, act = view.case, view.record.act
+    if case.resource.tags is None or (case.rule.hours is not None and (may_keep_hours(case) or is_in_doubt(case))):
+        return False
+    is_ours = act is not None and act.action is StepName.STOP and act.result is Result.DONE and act.notified_at is not None
+    return is_ours and is_about_hours(view.record.notice) and _is_startable(case) and was_stopped_by_reaper(view)
+
+
+def with_snooze(view: View) -> View:
+    """The view with an exempt verdict if it is idle and a snooze is in effect; otherwise unchanged."""
+    case = view.case
+    because = snoozed_because(view.snoozes, case.resource.created, view.now)
+    if not because or not may_act(case):
+        return view
+    exempt = Verdict(state=State.EXEMPT, because=because, last_busy=case.verdict.last_busy)
+    return replace(view, case=replace(case, verdict=exempt))
+
+
+def _is_startable(case: Case) -> bool:
+    """Whether it is stopped, and the kind can start it."""
+    return case.verdict.state is State.EXEMPT and StepName.START in case.blocked and case.blocked[StepName.START] is None
+
+
+HOUR = timedelta(hours=1)
+MIN_MOVE = timedelta(minutes=1)
+"""What a proof must add to an idle period for its start to move. A quicker sweep seems to add a second, and would rewrite every idle row."""
+RENEWED_WITHIN = timedelta(days=30)
+"""A record is written again at least this often while its resource is idle: the ledger doesn't keep for ever what no sweep writes."""
+MIN_VALID_FOR = timedelta(days=14)
+"""A notice counts at least this long after its date or its last mail; two reminder intervals if these are longer."""
+VOID_ENROLMENT = "-"
+"""Replaces the digest of a void enrolment. The time of its last mail stays and decides when the next one may be sent."""
+NATIVE = "native"
+"""The `stop_by` of an idle shutdown. A notice of it announces no stop."""
+
+
+def seen_idle(view: View) -> Record:
+    """The record of a resource that was just seen idle.
+
+    `seen_idle_at` is renewed once half of the proof has passed since: often enough for the proof to reach it and for
+    the ledger to keep the record, rarely enough to be cheap.
+    """
+    seen, now, record = _seen_idle_at(view), view.now, view.record
+    fresh = seen is not None and now - seen < min((now - proven_idle_since(view)) / 2, RENEWED_WITHIN)
+    return replace(record, idle_since=idle_period_start(view), seen_idle_at=record.seen_idle_at if fresh else now)
+
+
+def since_own_call(view: View) -> View:
+    """The view with its case young instead of idle until `idle_after` has passed since the reaper's last change: that may have made the silence."""
+    case, called_at = view.case, without_void_times(view.record, view.now).called_at
+    idle_after = case.rule.idle_after
+    if case.verdict.state is not State.IDLE or called_at is None or view.now - called_at >= idle_after:
+        return view
+    because = (
+        f"the reaper changed it {format_duration(max(view.now - called_at, timedelta()))} ago, and its idle time counts from then; "
+        f"idle_after is {format_duration(idle_after)}"
+    )
+    young = Verdict(state=State.YOUNG, because=because, last_busy=case.verdict.last_busy)
+    return replace(view, case=replace(case, verdict=young))
+
+
+def proven_idle_since(view: View) -> datetime:
+    """The start of the idle time that the verdict proves."""
+    return view.now - (view.case.verdict.idle_for or view.case.rule.idle_after)
+
+
+def idle_period_start(view: View) -> datetime:
+    """When the present idle period began: the remembered moment if the proof reaches back to when it was last seen idle.
+
+    It moves only if another period began, or if the proof reaches back more than MIN_MOVE further.
+    """
+    start, seen, known = proven_idle_since(view), _seen_idle_at(view), view.record.idle_since
+    if known is None or seen is None or start > seen:
+        return start
+    begun = max([min(known, start), *idle_period_ends(view)])
+    return known if known - MIN_MOVE <= begun <= known else begun
+
+
+def idle_since(view: View) -> datetime:
+    """Since when it costs money for nothing: since its idle period began, or since the reaper's last call after that."""
+    start, called_at = idle_period_start(view), without_void_times(view.record, view.now).called_at
+    return max(start, called_at or start)
+
+
+def _seen_idle_at(view: View) -> datetime | None:
+    """When it was last seen idle; None if a wrong clock says so of a time far ahead, which no proof of today reaches."""
+    seen = view.record.seen_idle_at
+    return None if seen and seen - view.now > VOID_AHEAD else seen
+
+
+def idle_period_ends(view: View) -> list[datetime]:
+    """Everything known that ends an idle period: the last use, creation, and the last change unless the reaper's own action made it."""
+    resource, changed = view.case.resource, None if own_change_at(view) else view.case.resource.changed
+    return [t for t in (view.case.verdict.last_busy, resource.created, changed) if t]
+
+
+def has_ended(view: View, since: datetime) -> bool:
+    """Whether an idle period that had begun by `since` is over: by use, a change or a call of the reaper's after that."""
+    called_at = without_void_times(view.record, view.now).called_at
+    return any(end > since for end in [*idle_period_ends(view), *([called_at] if called_at else [])])
+
+
+def without_wrong_notice(view: View) -> Record:
+    """The record without its notice if this look proves use in an hour that the notice called idle. Its addressee is then owed a message.
+
+    What a notice far ahead called idle is void: use until then wouldn't make it wrong.
+    """
+    record = view.record
+    if record.claim and record.claim.until - view.now > VOID_AHEAD:
+        return replace(record, claim=None)
+    hour = wrong_hour(view.case, record.claim)
+    if hour is None or record.claim is None:
+        return record
+    owed = Correction(hour=hour, at=record.claim.until, to=record.claim.to)
+    return replace(record, correction=owed, claim=None, notice=None)
+
+
+def wrong_hour(case: Case, claim: Claim | None) -> datetime | None:
+    """The last hour of use that lies wholly within the time that the last notice called idle; None if there is none.
+
+    Use after the notice doesn't make it wrong, and neither does use of an earlier resource with the same ID.
+    """
+    first = case.busy_from
+    if claim is None or first is None:
+        return None
+    begin = max(0, -((first - max(claim.since, case.resource.created or claim.since)) // HOUR))
+    count = (claim.until - first) // HOUR - begin
+    inside = case.busy_hours >> begin & ((1 << max(0, count)) - 1)
+    return first + (begin + inside.bit_length() - 1) * HOUR if inside else None
+
+
+def shape(resource: Resource) -> str | None:
+    """What its owner is notified about, next to which resource it is: its fingerprint, or that its own idle shutdown is to stop it."""
+    return resource.fingerprint or (NATIVE if resource.stop_by == NATIVE else None)
+
+
+def own_change_at(view: View) -> datetime | None:
+    """When it last changed, if the reaper's own action did that, and the mail about it is the last notice."""
+    act, changed = view.record.act, view.case.resource.changed
+    is_own = act is not None and changed is not None and changed <= act.at + STOPPING_FOR
+    return changed if is_own and notice_followed_action(view.record) else None
+
+
+def notice_followed_action(record: Record) -> bool:
+    """Whether the last notice is the mail about the reaper's own action: it announced the rest of that, or the delete by `then` after a stop."""
+    act, notice = record.act, record.notice
+    if act is None or notice is None or act.result is not Result.DONE:
+        return False
+    is_deleted_next = act.action is StepName.STOP and notice.action is AnnouncedAction.DELETE
+    return (act.part is not None or is_deleted_next) and notice.warned_at is not None and notice.warned_at == act.notified_at
+
 
 FORCED_NOTICE = timedelta(hours=1)
 """How long before `force` stops a resource in use its owner gets one more notice; the grace instead if that is shorter."""
@@ -58,8 +304,8 @@ def valid_notice_at(view: View) -> datetime | None:
     warned = view.record.notice.warned_at if view.record.notice else None
     if warned is None or not may_act(view.case):
         return None
-    changed_at = idle_period.own_change_at(view) or warned
-    return warned if max(warned, changed_at) >= idle_period.idle_period_start(view) else None
+    changed_at = own_change_at(view) or warned
+    return warned if max(warned, changed_at) >= idle_period_start(view) else None
 
 
 def action_due_at(view: View) -> datetime | None:
@@ -167,12 +413,12 @@ def without_void_notice(view: View) -> View:
     The time of a void enrolment stays, and decides when the next one may be sent. So does a notice that is merely dated ahead: it shows that a
     clock is wrong. Those who got a notice that is proven wrong are owed a message.
     """
-    view = replace(view, record=idle_period.without_wrong_notice(view))
+    view = replace(view, record=without_wrong_notice(view))
     because, notice = void_because(view), view.record.notice
     if not because or (because == DATED_AHEAD and dated_ahead_because(view.record, view.now)):
         return view
     is_enrolment = notice is not None and is_about_hours(notice)
-    return with_notice(view, replace(notice, hours=idle_period.VOID_ENROLMENT) if notice and is_enrolment else None)
+    return with_notice(view, replace(notice, hours=VOID_ENROLMENT) if notice and is_enrolment else None)
 
 
 def void_because(view: View) -> str | None:
@@ -218,7 +464,7 @@ def _taken_away_because(view: View, notice: Notice, sent: datetime) -> str | Non
 def _not_allowed_because(case: Case, notice: Notice) -> str | None:
     """Whether tag, rule or canary don't allow what it announced, whatever blocks that now. What can't be read proves nothing."""
     rule, hours, announced = case.rule, case.rule.hours, notice.action
-    if announced is None or case.resource.tags is None or possible_actions.is_in_doubt(case):
+    if announced is None or case.resource.tags is None or is_in_doubt(case):
         return None
     is_allowed = rule.action.rank >= Ceiling.STOP.rank
     if hours and hours.by_rule:
@@ -232,16 +478,16 @@ def _not_allowed_because(case: Case, notice: Notice) -> str | None:
 
 def _idle_period_over_because(view: View, notice: Notice, sent: datetime) -> str | None:
     """What voids a notice of idleness, but no enrolment."""
-    if view.case.verdict.state is State.ACTIVE or idle_period.has_ended(view, sent):
+    if view.case.verdict.state is State.ACTIVE or has_ended(view, sent):
         return "it was used or changed since"
-    noticed, present = notice.shape, idle_period.shape(view.case.resource)
-    is_unread = present is None and noticed != idle_period.NATIVE
+    noticed, present = notice.shape, shape(view.case.resource)
+    is_unread = present is None and noticed != NATIVE
     return "its settings were others then" if noticed not in {None, present} and not is_unread else None
 
 
 def valid_until(case: Case, since: datetime) -> datetime:
     """Until when a notice counts whose date or last mail was `since`: no notice lapses because a freeze moved its date."""
-    return add_length(since, max(idle_period.MIN_VALID_FOR, 2 * case.rule.remind_every), case.rule.freezes)
+    return add_length(since, max(MIN_VALID_FOR, 2 * case.rule.remind_every), case.rule.freezes)
 
 
 def has_new_owner(case: Case, notice: Notice, snooze: Snooze) -> bool:

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from difflib import get_close_matches
 
 from reaper.calendars import office_hours
-from reaper.case import Evidence, wanted_actions
+from reaper.case import Evidence, frozen_because, wanted_actions
 from reaper.duration import format_duration
 from reaper.finding import Finding, FinishedRun, Report
 from reaper.ledger.rows import HistoryEntry
@@ -24,7 +24,6 @@ from reaper.record import NO_RECORD, NO_SNOOZES, Notice, Record, Snooze, last_no
 from reaper.report.coverage_map import place_text
 from reaper.report.json import FindingRow, ReportDocument, RunRow, finding_row, utc_text
 from reaper.text import Currency, clean_line, format_usd
-from reaper.words import frozen_because
 
 Lines = Iterator[tuple[str, str]]
 """The names and values of lines."""

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import TypeVar
 
 from reaper import registry
-from reaper.case import Coverage
+from reaper.case import Coverage, frozen_because
 from reaper.finding import Finding, Money, Report, is_action, money_of
 from reaper.model import BudgetUse, Ceiling, HoldReason, Mode, Result, Role, State, Status, StepName
 from reaper.notices import forecast
@@ -19,7 +19,6 @@ from reaper.policy.tags import tag_values
 from reaper.report import coverage_map
 from reaper.savings.totals import saved_text
 from reaper.text import Currency, clean_line, count_noun, first_few, format_day, format_usd, tidy_line, with_local_times
-from reaper.words import frozen_because
 
 Item = TypeVar("Item")
 MAX_ACCEPTANCES = 10

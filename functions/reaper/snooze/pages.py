@@ -22,6 +22,7 @@ from urllib.parse import parse_qs
 from markupsafe import Markup
 
 from reaper import registry
+from reaper.case import plain_participle
 from reaper.duration import format_duration
 from reaper.ledger.ledger import Ledger
 from reaper.ledger.rows import Recalled, Visit, VisitResource
@@ -31,7 +32,6 @@ from reaper.notices.message import is_plain_address
 from reaper.record import Act, Record, Snooze
 from reaper.snooze.links import PAGE_PATH, Keys
 from reaper.text import Currency, count_noun, format_time, format_usd, open_templates, tidy_line
-from reaper.words import plain_participle
 
 if TYPE_CHECKING:
     from jinja2 import Template

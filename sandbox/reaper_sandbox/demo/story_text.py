@@ -15,11 +15,11 @@ from datetime import datetime
 from rich.console import Console
 from rich.text import Text
 
+from reaper.case import PARTICIPLES as DONE
 from reaper.finding import Finding, Report
 from reaper.model import Result, State, StepName
 from reaper.policy.accepted import ACCEPTED
 from reaper.record import Record
-from reaper.words import PARTICIPLES as DONE
 from reaper_sandbox.demo.mail_text import mail_items
 from reaper_sandbox.demo.story_world import Mail
 

@@ -14,7 +14,7 @@ from reaper import registry
 from reaper.acting.look import ActContext
 from reaper.aws import targets
 from reaper.finding import Finding, Report
-from reaper.ledger.runs import RunLeases
+from reaper.ledger.ledger import RunLeases
 from reaper.model import Result, Target
 from reaper.notices.message import Audience
 from reaper.observe import ObserveContext

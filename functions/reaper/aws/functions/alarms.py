@@ -21,8 +21,8 @@ from typing import Any
 from reaper.aws import targets
 from reaper.aws.functions.delivery import log_gaps, logger, publish_figures
 from reaper.aws.functions.event import event_settings
-from reaper.decide import OTHER_RUN, DecideContext
-from reaper.finding import Report
+from reaper.decide import DecideContext
+from reaper.finding import OTHER_RUN, Report
 from reaper.model import Account, Mode, Resource
 from reaper.policy import file
 from reaper.policy.file import PolicySource

@@ -18,12 +18,12 @@ from typing import Any
 
 from reaper.aws.session import CloudSession, new_session
 from reaper.errors import CloudError, Reason, SettingsError
-from reaper.ledger.ledger import EPOCH, RETENTION
 from reaper.ledger.rows import (
     FIRST_NAME,
     LAST_NAME,
     NEVER,
     READ_BY_KEY,
+    RETENTION,
     AtVersion,
     Category,
     Condition,
@@ -203,7 +203,7 @@ def _shorten(key: str, max_bytes: int) -> str:
 def _item_of(columns: Mapping[str, str], touched: str) -> Item:
     """The columns, and the epoch second at which DynamoDB may delete them as `expires`."""
     item = {name: {"S": text} for name, text in columns.items()}
-    expires = (datetime.fromisoformat(touched) - EPOCH + RETENTION) // timedelta(seconds=1)
+    expires = int(datetime.fromisoformat(touched).timestamp() + RETENTION.total_seconds())
     return item | {"touched": {"S": touched}} | ({"expires": {"N": str(expires)}} if touched != NEVER else {})
 
 
