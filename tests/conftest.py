@@ -74,6 +74,13 @@ def pytest_collection_finish() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     places = {name: place for place, name in enumerate(SLOW)}
     items.sort(key=lambda item: places.get(item.path.stem, len(SLOW)))
+    for tested in {item.obj for item in items if hasattr(item, "obj") and hasattr(item.obj, HAD)}:
+        had = getattr(tested, HAD)
+        setattr(tested, HAD, settings(had, max_examples=seeds.examples(had.max_examples)))
+
+
+HAD = "_hypothesis_internal_use_settings"
+"""Where hypothesis keeps a property's own settings."""
 
 
 settings.register_profile("the same each time", derandomize=True, database=None, deadline=None)
