@@ -57,10 +57,11 @@ def hurry() -> Iterator[None]:
 
 
 SLOW = (
-    *("test_sam_deploy", "test_play", "test_invariants", "test_report_page", "test_bundle", "test_enforce", "test_sam_answers"),
-    *("test_port", "test_action_commands", "test_cli", "test_demo_story", "test_notices", "test_environment"),
-    *("test_busy", "test_docs", "test_random_replies", "test_remembered", "test_kind_contract", "test_story", "test_snooze_page"),
-    *("test_judge", "test_demo", "test_office_hours", "test_breaker"),
+    *("test_bundle", "test_play", "test_days_of_sweeps", "test_report_page", "test_kind_contract", "test_sam_deploy"),
+    *("test_invariants", "test_enforce", "test_demo_serve", "test_docs", "test_action_commands", "test_organization_commands"),
+    *("test_terminal_widths", "test_sam_answers", "test_port", "test_cli", "test_demo_story", "test_notices", "test_environment"),
+    *("test_quiet", "test_uses", "test_two_timers", "test_random_replies", "test_remembered", "test_story", "test_snooze_page"),
+    *("test_busy", "test_judge", "test_demo", "test_office_hours", "test_limits", "test_breaker"),
 )
 """What takes longest comes first, so that no process is left alone with it at the end (`--no-loadscope-reorder` leaves it there)."""
 
@@ -74,6 +75,13 @@ def pytest_collection_finish() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     places = {name: place for place, name in enumerate(SLOW)}
     items.sort(key=lambda item: places.get(item.path.stem, len(SLOW)))
+    for tested in {item.obj for item in items if hasattr(item, "obj") and hasattr(item.obj, HAD)}:
+        had = getattr(tested, HAD)
+        setattr(tested, HAD, settings(had, max_examples=seeds.examples(had.max_examples)))
+
+
+HAD = "_hypothesis_internal_use_settings"
+"""Where hypothesis keeps a property's own settings."""
 
 
 settings.register_profile("the same each time", derandomize=True, database=None, deadline=None)

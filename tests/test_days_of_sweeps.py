@@ -55,6 +55,12 @@ def sweep_for(deployment: FakeDeployment, length: timedelta, every: timedelta, m
         deployment.sweep(mode)
 
 
+def sweep_for_days_before(deployment: FakeDeployment, every: timedelta, days: int) -> None:
+    """The days that make the usual share, in which nothing is idle, four times a day at most; and so many more."""
+    sweep_for(deployment, DAYS_BEFORE * DAY, max(every, 6 * HOUR))
+    sweep_for(deployment, days * DAY, every)
+
+
 def ended(deployment: FakeDeployment) -> list[str]:
     return [name for move, name, _ in deployment.cloud.log if move is not StepName.START]
 
@@ -63,7 +69,7 @@ def ended(deployment: FakeDeployment) -> list[str]:
 def test_a_signal_that_breaks_hour_by_hour_trips_the_breaker(every: timedelta):
     deployment = deployment_of(0, "max_acts: 50")
     used_daily(deployment, 24, until_day=DAYS_BEFORE)
-    sweep_for(deployment, (DAYS_BEFORE + 4) * DAY, every)
+    sweep_for_days_before(deployment, every, 4)
     assert len(ended(deployment)) <= 6, "a quarter in a day, by max_share"
     assert len(jumped_places(deployment)) == 1
 
@@ -83,7 +89,7 @@ def test_what_was_just_stopped_still_counts_as_idle_for_a_jump(every: timedelta,
     for index in range(24):
         until = DAYS_BEFORE if index < broken else 30
         deployment.cloud.add(f"t-{index:02}", uses=[NOW + day * DAY + index * HOUR for day in range(-20, until)], **left)
-    sweep_for(deployment, (DAYS_BEFORE + 5) * DAY, every)
+    sweep_for_days_before(deployment, every, 5)
     assert len(ended(deployment)) <= most
     [row] = holds.standing_rows(deployment.ledger, deployment.now).values()
     words = " or were acted on, up from 0%" if every == HOUR and not left else ", up from 0%"
@@ -94,7 +100,7 @@ def test_a_jump_is_over_once_what_is_left_is_used_again():
     deployment = deployment_of(0, "max_acts: 50, max_share: 100%")
     used_daily(deployment, 8, until_day=DAYS_BEFORE)
     used_daily(deployment, 1, until_day=30)
-    sweep_for(deployment, (DAYS_BEFORE + 2) * DAY, HOUR)
+    sweep_for_days_before(deployment, HOUR, 2)
     assert len(jumped_places(deployment)) == 1
     for thing in deployment.cloud.things.values():
         thing.uses = [*thing.uses, *(deployment.now + hour * HOUR for hour in range(48))]
@@ -109,7 +115,7 @@ def test_what_was_restored_and_kept_is_no_part_of_a_standing_jump():
     used_daily(deployment, 24, until_day=30)
     for index in range(8):
         deployment.cloud.things[f"daily-{index:02}"].uses = [NOW + day * DAY + index * HOUR for day in range(-20, DAYS_BEFORE)]
-    sweep_for(deployment, (DAYS_BEFORE + 2) * DAY, HOUR)
+    sweep_for_days_before(deployment, HOUR, 2)
     assert len(jumped_places(deployment)) == 1
     for name in ended(deployment):
         deployment.cloud.things[name].running_since = deployment.cloud.things[name].changed = deployment.now

@@ -28,12 +28,22 @@ from moto.core.config import default_user_config
 from moto.iam.models import iam_backends
 from yaml import CLoader
 
+import forks
 import quick_moto
 from deploy import sam
 from deploy.translate import transformed
 
 AWS = sam.ROOT / ".venv-aws"
 STACK = "ml-idle-reaper"
+SAM = (
+    *("samcli.cli.main", "samcli.commands.deploy.command", "samcli.commands.deploy.deploy_context"),
+    *(
+        "samcli.commands.deploy.guided_context",
+        "samcli.commands.package.package_context",
+        "samcli.commands.delete.delete_context",
+    ),
+)
+"""What its commands import sooner or later."""
 MANAGED = json.dumps(
     {
         "Resources": {"Bucket": {"Type": "AWS::S3::Bucket", "Properties": {"BucketName": "aws-sam-cli-managed-default"}}},
@@ -58,7 +68,8 @@ class Account:
     def environ(self) -> dict[str, str]:
         """The admin's shell."""
         own = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "REAPER_"))}
-        paths = os.pathsep.join([str(sam.HOME / "bin"), str(AWS / "bin"), str(sam.ROOT / ".venv/bin"), own["PATH"]])
+        tools = [forks.stand_in(sam.HOME / "bin/sam", SAM), forks.stand_in(AWS / "bin/aws", ("awscli.clidriver",))]
+        paths = os.pathsep.join([*map(str, tools), str(sam.ROOT / ".venv/bin"), own["PATH"]])
         return own | {
             "PATH": paths,
             "AWS_ENDPOINT_URL": self.url,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +13,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+
+import forks
 
 SCRIPT = Path(__file__).parents[2] / "infra" / "busy" / "busy.py"
 ARN = "arn:aws:sagemaker:us-east-1:123456789012:notebook-instance/Vision"
@@ -111,8 +111,8 @@ class Machine:
 
     def run(self, *more: str) -> int:
         options = ["--jupyter", self.web.url, "--metadata", self.folder / "metadata.json", "--proc", self.folder / "proc"]
-        command = [sys.executable, str(SCRIPT), *map(str, options), "--state", str(self.folder / "state"), *more]
-        completed = subprocess.run(command, env=self.env, capture_output=True, text=True, timeout=60, check=False)
+        command = [str(SCRIPT), *map(str, options), "--state", str(self.folder / "state"), *more]
+        completed = forks.run(command, forks.start(os.environ) | self.env, timeout=60)
         assert "Traceback" not in completed.stderr, completed.stderr
         self.output = completed.stdout
         return completed.returncode

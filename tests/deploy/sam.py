@@ -1,23 +1,23 @@
 """The SAM command line in an environment of its own, because it pins an older boto3; and the bundle that it builds.
 
-usage: sam.py [arm64|x86_64]      builds the bundle and tells its size
+usage: sam.py      builds the bundle and tells its size
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import platform
+import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 RUNTIME = "3.13"
-DEPLOYED = "arm64"
-"""Only for this architecture all functions are built. They have the same code, which tests run from the first one's folder."""
 UV = ROOT / ".venv/bin/uv"
 HOME = ROOT / ".venv-sam"
 BUILD = ROOT / "build" / os.environ.get("PYTEST_XDIST_WORKER", "")
@@ -30,31 +30,40 @@ class Missing(Exception):
     """Something that this machine does not have, and the reason to skip loudly."""
 
 
-def sam(*arguments: str, paths: list[Path] | None = None, architecture: str = DEPLOYED) -> subprocess.CompletedProcess[str]:
+def sam(*arguments: str, paths: list[Path] | None = None) -> subprocess.CompletedProcess[str]:
     """Run the SAM command line; installs it on first use. Raises Missing where it cannot be installed."""
     program = HOME / "bin/sam"
     if not program.exists():
         _install()
     path = os.pathsep.join([*(str(p) for p in paths or []), os.environ["PATH"]])
-    wheels = {"arm64": "aarch64"}.get(architecture, architecture)
-    environ = {**os.environ, "ARCHITECTURE": wheels, "PATH": path, "SAM_CLI_TELEMETRY": "0", "AWS_DEFAULT_REGION": "us-east-1"}
+    environ = {**os.environ, "PATH": path, "SAM_CLI_TELEMETRY": "0", "AWS_DEFAULT_REGION": "us-east-1"}
     return subprocess.run([program, *arguments], cwd=ROOT, env=environ, capture_output=True, text=True, check=False)
 
 
 @cache
-def bundle(architecture: str = DEPLOYED) -> Path:
-    """The function of that architecture, built under build/ once in each test run. Raises Missing without the runtime's Python."""
-    out = ROOT / "build" / f"sam-{architecture}"
+def bundle() -> Path:
+    """One of the functions, all of which have the same code, built under build/ once in each test run. Raises Missing without their Python."""
+    return _once(ROOT / "build/sam", _build) / "SweepFunction"
+
+
+@cache
+def bundle_for_here() -> Path:
+    """The same files, with the packages that are compiled for the processor of this machine. Raises Missing."""
+    deployed = bundle()
+    return _once(ROOT / "build/sam-here", lambda out: _for_here(deployed, out))
+
+
+def _once(out: Path, build: Callable[[Path], None]) -> Path:
     built = out.with_suffix(".run")
     with _locked("bundle"):
         if not RUN or not built.exists() or built.read_text() != RUN:
             built.unlink(missing_ok=True)
-            _build(architecture, out)
+            build(out)
             built.write_text(RUN)
-    return out / "SweepFunction"
+    return out
 
 
-def _build(architecture: str, out: Path) -> None:
+def _build(out: Path) -> None:
     from deploy.pythons import python
 
     interpreter = python(RUNTIME)
@@ -63,23 +72,23 @@ def _build(architecture: str, out: Path) -> None:
     shims = BUILD / "bin"
     shims.mkdir(parents=True, exist_ok=True)
     _link(shims / f"python{RUNTIME}", interpreter)
-    template = BUILD / f"template-{architecture}.yaml"
-    text = (ROOT / "template.yaml").read_text().replace("Architectures: [arm64]", f"Architectures: [{architecture}]")
-    template.write_text(text.replace("CodeUri: functions/", f"CodeUri: {ROOT / 'functions'}"))
-    completed = sam(
-        "build",
-        *(() if architecture == DEPLOYED else ("SweepFunction",)),
-        "--template",
-        str(template),
-        "--build-dir",
-        str(out),
-        "--config-env",
-        "none",
-        paths=[shims],
-        architecture=architecture,
-    )
+    completed = sam("build", "--template", "template.yaml", "--build-dir", str(out), "--config-env", "none", paths=[shims])
     if completed.returncode:
         raise RuntimeError(f"sam build failed:\n{completed.stdout}{completed.stderr}")
+
+
+def _for_here(deployed: Path, out: Path) -> None:
+    shutil.rmtree(out, ignore_errors=True)
+    shutil.copytree(deployed, out)
+    compiled = list(out.rglob("*.so"))
+    for file in compiled:
+        file.unlink()
+    names = {file.relative_to(out).parts[0] for file in compiled}
+    pins = [home.name.removesuffix(".dist-info").replace("-", "==") for home in out.glob("*.dist-info")]
+    wanted = [pin for pin in pins if pin.split("==")[0] in names]
+    assert len(wanted) == len(names), (wanted, names)
+    where = ["--target", out, "--python-version", RUNTIME, "--python-platform", f"{platform.machine()}-manylinux_2_28"]
+    subprocess.run([UV, "pip", "install", "--quiet", "--no-deps", "--only-binary", ":all:", *where, *wanted], check=True)
 
 
 def megabytes(folder: Path) -> float:
@@ -121,7 +130,7 @@ def _link(link: Path, target: Path) -> None:
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
     try:
-        built = bundle(*sys.argv[1:])
+        built = bundle()
     except Missing as why:
         sys.exit(str(why))
     print(f"{built.relative_to(ROOT)}: {megabytes(built):.1f} MB unzipped")

@@ -6,15 +6,13 @@ import json
 import os
 import re
 import shlex
-import subprocess
-import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+import forks
 from deploy.test_bicep import GUIDE, actions
 from reaper_sandbox.azure import fleet
 from reaper_sandbox.azure.rights import only
@@ -37,8 +35,7 @@ def server() -> Iterator[Server]:
 def audit(server: Server) -> tuple[int, dict[str, Any]]:
     """The exit status and the report of the guide's command."""
     plain = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "AZURE_", "REAPER_", "IDENTITY_"))}
-    command = [Path(sys.executable).with_name("reaper"), *shlex.split(COMMAND), "--format", "json"]
-    completed = subprocess.run(command, env={**plain, **server.env}, capture_output=True, text=True, timeout=120, check=False)
+    completed = forks.reaper(*shlex.split(COMMAND), "--format", "json", env={**plain, **server.env})
     return completed.returncode, json.loads(completed.stdout)
 
 

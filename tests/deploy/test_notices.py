@@ -19,7 +19,6 @@ from deploy.pythons import python
 from deploy.runtime import Runtime
 from deploy.test_bundle import bundle, libraries
 from deploy.test_template import AUDIT, NAMES
-from deploy.translate import translate
 from reaper_sandbox.aws.account import Account
 from reaper_sandbox.aws.call import Call
 from reaper_sandbox.aws.fault import lost, on
@@ -60,11 +59,6 @@ def server() -> Iterator[Server]:
         yield running
 
 
-@pytest.fixture
-def cloudformation():
-    return translate(sam.ROOT / "template.yaml")
-
-
 def connection(server: Server) -> dict[str, str]:
     """What boto3 needs to reach the account."""
     return {"endpoint_url": server.url, "aws_access_key_id": OWN, "aws_secret_access_key": "x", "region_name": "us-east-1"}
@@ -88,7 +82,7 @@ def environ(server: Server, cloudformation) -> dict[str, str]:
         **server.env,
         "REAPER_MODE": "notify",
         "REAPER_POLICY": "ssm:/ml-idle-reaper/policy",
-        "REAPER_REGIONS": "all",
+        "REAPER_REGIONS": "us-east-1",
         "REAPER_REPORTS": "s3://reports-bucket/reports",
         "REAPER_TOPIC": NAMES["SummaryTopic"],
         "REAPER_LEDGER": "dynamodb://ledger",

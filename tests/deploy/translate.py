@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import os
 import sys
+from copy import deepcopy
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,11 @@ MANAGED = {"AWSLambdaBasicExecutionRole": "arn:aws:iam::aws:policy/service-role/
 
 def translate(path: Path) -> dict[str, Any]:
     """CloudFormation with the SAM transform applied; local code becomes a dummy S3 address."""
+    return deepcopy(_translated(path))
+
+
+@cache
+def _translated(path: Path) -> dict[str, Any]:
     from cfnlint.decode.cfn_yaml import load
 
     template = _plain(load(str(path)))

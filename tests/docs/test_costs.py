@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from typing import Any
 import boto3
 import pytest
 
+import forks
 from deploy import bicep, policies
 from deploy.translate import translate
 from fakes.builders import NOW
@@ -177,8 +177,8 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Counter[str]]
         sweeps: list[Counter[str]] = []
         for _ in range(3):
             counts.clear()
-            program = [sys.executable, "-m", "reaper", *command.split()]
-            subprocess.run(program, cwd=home, env={**own, **server.env, "REAPER_LEDGER": "dynamodb://ledger"}, check=True)
+            done = forks.reaper(*command.split(), cwd=home, env={**own, **server.env, "REAPER_LEDGER": "dynamodb://ledger"})
+            assert done.returncode == 0, done.stderr
             sweeps.append(Counter(counts))
     text = (home / "report.json").read_text()
     assert json.loads(text)["totals"]["by_state"]["idle"] > 0

@@ -14,6 +14,7 @@ import pytest
 import typer
 import yaml
 
+import forks
 from docs_commands import FIRST, NOT_RUN, Fleet
 from reaper import registry, settings
 from reaper.cli import main
@@ -150,7 +151,7 @@ def test_every_command_in_the_docs_runs(fleet: Fleet, command: str, tmp_path: Pa
         pytest.skip(why)
     (tmp_path / "policies").symlink_to(ROOT / "policies")
     environ = {**{k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "AZURE_", "REAPER_"))}, **fleet.env}
-    environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environ['PATH']}"
+    environ["PATH"] = f"{forks.stand_in()}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{environ['PATH']}"
     before = next((f"{first} && " for start, first in FIRST.items() if command.startswith(start)), "")
     completed = subprocess.run(
         before + command, shell=True, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=200, check=False

@@ -20,6 +20,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 
+import forks
 import strict
 
 REAPER = Path(sys.executable).with_name("reaper")
@@ -51,7 +52,7 @@ class Practice:
         return Path(self.environ["REAPER_POLICY"]).parent
 
     def run(self, command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-        path = f"{REAPER.parent}{os.pathsep}{os.environ['PATH']}"
+        path = f"{forks.stand_in()}{os.pathsep}{os.environ['PATH']}"
         return subprocess.run(
             command, shell=True, cwd=cwd, env={**self.environ, "PATH": path},
             capture_output=True, text=True, timeout=120, check=False,
@@ -183,9 +184,6 @@ def _is_open(port: int) -> bool:
 
 @pytest.mark.parametrize("option", ["--story", "--output x", "--format json", "--policy x"])
 def test_serving_has_a_folder_and_policy_of_its_own(option: str, tmp_path: Path):
-    completed = subprocess.run(
-        [REAPER, "demo", "--serve", *shlex.split(option)],
-        capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path,
-    )  # fmt: skip
+    completed = forks.reaper("demo", "--serve", *shlex.split(option), env=os.environ, cwd=tmp_path)
     assert (completed.returncode, completed.stdout, list(tmp_path.iterdir())) == (2, "", [])
     assert "--serve has its own folder and policy" in completed.stderr

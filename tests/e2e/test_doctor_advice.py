@@ -19,6 +19,7 @@ import pytest
 import typer.main
 from botocore import xform_name
 
+import forks
 import reaper
 from fakes.builders import TARGET
 from reaper.aws.doctor.checks import grant_line, parse_principal
@@ -49,7 +50,7 @@ class Shell:
         self.home = home
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "AZURE_", "REAPER_", "IDENTITY_"))}
         ours = {"REAPER_LEDGER": f"sqlite://{home}/ledger.db", "REAPER_POLICY": f"{home}/policy.yaml", "REAPER_MODE": "announce"}
-        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        path = f"{forks.stand_in()}:{Path(sys.executable).parent}:{os.environ['PATH']}"
         self.env = {**clean, **server.env, **ours, "PATH": path, "AZURE_CONFIG_DIR": "/dev/null", "COLUMNS": "500"}
         (home / "policy.yaml").write_text(POLICY)
         self.paste(f"touch {home}/ledger.db")
