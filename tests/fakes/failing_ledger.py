@@ -55,6 +55,10 @@ class FailingLedger(InMemoryLedger):
         self.fail_on("row", wanted[0])
         return super().read_rows(wanted)
 
+    def write_row(self, name: str, values: Mapping[str, str], expected_version: int) -> bool:
+        self.fail_on("write row", name)
+        return super().write_row(name, values, expected_version)
+
     def take_lease(self, target: Target, holder: str, now: datetime, ttl: timedelta) -> bool:
         self.fail_on("lease", holder)
         return super().take_lease(target, holder, now, ttl)

@@ -14,7 +14,7 @@ from fakes.records import an_act, open_targets
 from reaper.errors import CloudError, Reason
 from reaper.model import Mode, Result, Status, StepName
 from reaper.notices.message import Audience
-from reaper.pending.unfinished import change_open_targets
+from reaper.pending.unfinished import OPEN_TARGETS_ROW, change_open_targets
 from reaper.record import ManifestReference, Snooze, before_action
 
 ELSEWHERE = ["eu-west-1"]
@@ -147,3 +147,20 @@ def test_its_snoozes_and_manifests_stay(deployment: FakeDeployment):
     kept = deployment.record("churn")
     assert (deployment.snooze("churn").until, kept.act.manifest) == (snooze.until, record.act.manifest)
     assert kept.act.manifest.address in deployment.store.texts
+
+
+def test_nothing_is_done_in_a_place_that_no_later_run_would_look_at(deployment: FakeDeployment):
+    deployment.sweep()
+    deployment.now += 3 * DAY
+
+    def fail(call: str, name: str) -> None:
+        if (call, name) == ("write row", OPEN_TARGETS_ROW):
+            raise CloudError(Reason.THROTTLED, "ledger", "too many requests")
+
+    deployment.ledger.fail_on = fail
+    finding = only(report := deployment.sweep())
+    assert (finding.step.name, deployment.cloud.log) == (StepName.HOLD, [])
+    assert "the targets with actions couldn't be written" in finding.step.because
+    assert any(row.kind == "ledger" and row.status is Status.FAILED for row in report.coverage)
+    deployment.ledger.fail_on = lambda call, name: None
+    assert only(deployment.sweep()).step.name is StepName.STOP
