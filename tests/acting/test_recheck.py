@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -89,6 +90,18 @@ def test_a_change_since_the_notice_prevents_the_stop(deployment: FakeDeployment,
     assert (finding.step.name, finding.outcome.result) == (StepName.STOP, Result.REFUSED)
     assert message in (finding.outcome.because or "")
     assert deployment.cloud.log == []
+
+
+@pytest.mark.parametrize(
+    "other", [{"name": "churn-2"}, {"id": "arn:aws:sagemaker:us-east-1:123456789012:endpoint/other"}], ids=["name", "id"]
+)
+def test_another_resource_under_its_name_is_left_alone(deployment: FakeDeployment, other: dict[str, str]):
+    due(deployment)
+    acts = deployment.acts
+    deployment.acts = replace(acts, read_now=lambda session, one: replace(acts.read_now(session, one), **other))
+    finding = only(deployment.sweep())
+    assert (finding.outcome.result, deployment.cloud.log) == (Result.REFUSED, [])
+    assert "was found under its name" in (finding.outcome.because or "")
 
 
 def test_a_resource_gone_meanwhile_is_a_success(deployment):
