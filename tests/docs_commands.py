@@ -15,7 +15,7 @@ import pytest
 
 from fakes.records import a_record
 from reaper.ledger import opening
-from reaper.model import Mode, StepName
+from reaper.model import AnnouncedAction, Mode
 from reaper.policy.file import load_policy
 from reaper.registry import CLOUDS, kinds
 from reaper.run import run
@@ -95,7 +95,7 @@ class Fleet:
         fields = {
             "warned_at": now - 4 * DAY,
             "receipt": "r",
-            "announced": StepName.STOP,
+            "announced": AnnouncedAction.STOP,
             "not_before": now - DAY,
         }
         ledger = opening.open_ledger(kept_at["REAPER_LEDGER"], os.environ)

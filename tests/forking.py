@@ -108,7 +108,7 @@ def _warm() -> None:
     models_once.warm()
     sample.sample_message("warm@example.com", datetime.now(UTC))
     for pages in [found for found in gc.get_objects() if isinstance(found, jinja2.Environment)]:
-        for name in pages.list_templates():
+        for name in pages.list_templates(extensions=["j2"]):
             pages.get_template(name)
 
 

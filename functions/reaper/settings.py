@@ -82,7 +82,7 @@ class Form(Generic[T]):
         return self.value_of(text)
 
     def read_or(self, default: D, key: str, text: str | None) -> T | D:
-        """The value, or the default if there is no text. Raises SettingsError that names `key`."""
+        """The value, or the default for None. Raises SettingsError that names `key`."""
         return default if text is None else self.read(key, text)
 
     def read_all(self, key: str, texts: Collection[str]) -> tuple[T, ...]:

@@ -49,7 +49,7 @@ def _warm() -> None:
     import_module("reaper.cli.sample").sample_message("warm@example.com", datetime.now(UTC))
     models_once.patch_with(setattr)
     for pages in [found for found in gc.get_objects() if isinstance(found, jinja2.Environment)]:
-        for name in pages.list_templates():
+        for name in pages.list_templates(extensions=["j2"]):
             pages.get_template(name)
     models_once.warm()
     gc.freeze()

@@ -241,7 +241,7 @@ class Families:
     def _key_of(self, text: str | None, hub: str = "") -> str | None:
         """The key of the visible workspace that another one names by `text`; None if there isn't just one.
 
-        An ID or a workspace's number is unambiguous. A mere name, by which a `hub` may name its project, may be another workspace's, unless that one
+        An ID or a workspace's number is unambiguous. A mere name, which a `hub` may give for its project, may be another workspace's, unless that one
         names the hub too.
         """
         if text is None or text in self.spaces:

@@ -124,7 +124,7 @@ Condition = AtVersion | FreeFor | Having
 class RowStore(Protocol):
     """Every operation raises CloudError if the store fails. All reads are consistent. Writes of one row are atomic.
 
-    `clock_skew`: how far this machine's clock was ahead of the store's at the last read; zero if the store has no clock of its own.
+    `clock_skew`: this machine's clock minus the store's at the last read; zero if the store has no clock.
     """
 
     clock_skew: timedelta
@@ -157,7 +157,7 @@ class RowStore(Protocol):
 
 
 def clock_skew(date: str | None) -> timedelta:
-    """How far this machine's clock is ahead of the `Date` of a reply that just came; zero if it has none, or none that can be read.
+    """This machine's clock minus the `Date` of a reply that just came; zero if it has none, or none that can be read.
 
     https://www.rfc-editor.org/rfc/rfc9110#section-6.6.1
     """

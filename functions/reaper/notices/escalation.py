@@ -102,7 +102,7 @@ def escalation_message(escalate: Escalate, context: NoticeContext, addressee: st
 
 
 def _entry(number: int, finding: Finding, context: NoticeContext) -> Entry:
-    """The owner's reminder of it, without bars and the owner's links, and whom it went to and when."""
+    """The owner's reminder of it, without bars and the owner's links, and who got it and when."""
     owner, notice, tz = finding.case.owner, _notice(finding), context.time_zone(finding)
     is_fallback = owner.source.startswith("fallback")
     who = f"unknown; notices go to {owner.address}" if is_fallback else f"{owner.address} ({owner.source})"

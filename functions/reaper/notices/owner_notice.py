@@ -199,7 +199,7 @@ def _resources(letter: Letter, keep: Mapping[str, str | None]) -> list[Block]:
 
 
 def _foot(address: str, letter: Letter, keep: Mapping[str, str | None]) -> Paragraph:
-    """Where to ask, and why this reader gets it. Nobody to ask if the contact is the reader, or the reader stands in for an owner."""
+    """Where to ask, and why this reader gets it. There is no one to ask if the contact is the reader, or the reader stands in for an owner."""
     has_link = letter.to_owner and any(map(item.safe_link, keep.values()))
     ask = "Not yours? Open a Keep it link and choose Not mine. Questions?" if has_link else "Not yours, or questions?"
     unknown = "this resource has" if len(letter.findings) == 1 else "these resources have"

@@ -73,7 +73,7 @@ def _length(
 
 
 def text_of(pattern: str, expected: str, value_of: Callable[[str], object]) -> BeforeValidator:
-    """Parses a text of that pattern, which the error spells as `expected`."""
+    """Parses what matches that pattern, which the error spells as `expected`."""
 
     def parse(value: object) -> object:
         if not isinstance(value, str) or not re.fullmatch(pattern, value, re.ASCII):
