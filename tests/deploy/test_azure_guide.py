@@ -159,7 +159,7 @@ class Newcomer:
 
 def clone(home: Path) -> None:
     """What `git clone` makes, as far as the guide needs it."""
-    code = "functions/reaper/azure"
+    code = "functions/reaper/azure/functions"
     shutil.copytree(ROOT / code, home / code, ignore=lambda _, names: [n for n in names if not n.startswith("t")])
     shutil.copytree(
         INFRA, home / "infra", ignore=lambda _, names: [n for n in names if re.fullmatch(r"(?!example).+\.bicepparam", n)]

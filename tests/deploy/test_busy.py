@@ -16,6 +16,8 @@ import pytest
 from deploy.machine import ARN, LONG_AGO, Loopback, Machine, iso, kernel, serving
 from reaper.aws import sagemaker as aws_busy
 from reaper.aws import targets
+from reaper.aws.kinds import sagemaker_notebook
+from reaper.aws.reader import Batch
 from reaper.azure.kinds import azureml_compute_instance as azure_busy
 from reaper.evidence import last_busy, point_count
 from reaper.model import Resource
@@ -63,7 +65,8 @@ def readings() -> tuple[Reading, Reading]:
         kind="sagemaker-notebook", id=ARN.lower(), name="vision", target=cloud.target, region="us-east-1", created=None
     )
     window = Window(start=now - 14 * 24 * HOUR, end=now + 2 * HOUR, recent_since=now)
-    activity, heartbeat = aws_busy.busy_readings(cloud, [resource], window)[resource.id]
+    batch = Batch(cloud=cloud, table=sagemaker_notebook.TABLE, window=window)
+    activity, heartbeat = aws_busy.busy_readings([resource], batch)[resource.id]
     return activity, heartbeat
 
 
