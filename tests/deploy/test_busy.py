@@ -65,7 +65,7 @@ def readings() -> tuple[Reading, Reading]:
         kind="sagemaker-notebook", id=ARN.lower(), name="vision", target=cloud.target, region="us-east-1", created=None
     )
     window = Window(start=now - 14 * 24 * HOUR, end=now + 2 * HOUR, recent_since=now)
-    batch = Batch(cloud=cloud, table=sagemaker_notebook.TABLE, window=window)
+    batch = Batch(cloud=cloud, table=sagemaker_notebook.KIND, window=window)
     activity, heartbeat = aws_busy.busy_readings([resource], batch)[resource.id]
     return activity, heartbeat
 
