@@ -22,7 +22,7 @@ from reaper_sandbox.azure.server import Server as Azure
 
 ROOT = Path(__file__).parents[2]
 NOW = datetime.now(UTC)
-ACTING = re.compile(r"reaper\.act|reaper\.(.+\.)?(acting|executor|azure\.(changes|deletion))(\..+)?")
+ACTING = re.compile(r"reaper\.act|reaper\.(.+\.)?(acting|executor)(\..+)?")
 POLICY = """
 version: 1
 defaults: {{action: delete, idle_after: 24h, act_on: likely, grace: 1m}}
@@ -137,7 +137,7 @@ def test_no_entry_point_loads_the_acting_code(module: str):
 
 
 def test_there_are_entry_points_of_both_clouds():
-    assert {"reaper.aws.functions.sweep", "reaper.aws.functions.workflow", "reaper.azure.functions.activities"} <= {*ENTRY_POINTS}
+    assert {"reaper.aws.functions.sweep", "reaper.aws.functions.workflow", "reaper.azure.functions.triggers"} <= {*ENTRY_POINTS}
 
 
 @pytest.mark.parametrize(
