@@ -12,7 +12,7 @@ import sys
 from typing import Any, NoReturn, TextIO
 
 OURS = "reaper."
-NOT_IMPORTED = ("reaper.__main__", "reaper.aws.functions", "reaper.azure.functions", "reaper.azure.triggers")
+NOT_IMPORTED = ("reaper.__main__", "reaper.aws.functions", "reaper.azure.functions")
 """The other entry points."""
 
 

@@ -91,7 +91,6 @@ ENTRY_POINTS = [
         for cloud in ("aws", "azure")
         for path in (ROOT / f"functions/reaper/{cloud}/functions").glob("[!_]*.py")
     ),
-    "reaper.azure.functions.triggers",
     "reaper.snooze.handler",
 ]
 
