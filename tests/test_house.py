@@ -309,7 +309,7 @@ FIGURES = {
     "lines": 39417,
     "files": 214,
     "lines of code": 19261,
-    "characters": 1961346,
+    "characters": 1961303,
     "lines of templates, scripts and styles": 1171,
     "functions": 2573,
     "functions with one caller": 863,
