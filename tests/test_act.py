@@ -136,6 +136,7 @@ def test_the_writes_around_an_action_come_in_their_order(deployment: FakeDeploym
         "recall",
         "row",
         "look",
+        "write row",
         "note",
         "noted",
         "manifest",

@@ -129,5 +129,5 @@ def test_a_404_around_a_deployment_does_not_mean_it_is_gone(server: Server, clou
     one = find_resource(cloud, DEPLOYMENT, "search/blue")
     server.rules.append(on("GET", path, error(404, "NotFound", "x")))
     with pytest.raises(CloudError) as caught:
-        deployments.read_deployment_now(cloud.without_cache(), one.id, one.details.workspace)
+        deployments.read_now(cloud.without_cache(), one)
     assert caught.value.reason is Reason.PARTIAL

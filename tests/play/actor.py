@@ -14,7 +14,6 @@ import os
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from importlib import import_module
 from pkgutil import walk_packages
 from typing import Any
@@ -23,6 +22,7 @@ import jinja2
 import time_machine
 
 import models_once
+from fakes.shifted_clocks import shift_stores
 
 LEFT_OUT = ("__main__",)
 """Parts of the product that no command imports."""
@@ -71,7 +71,8 @@ def _play(order: dict[str, Any]) -> None:
     os.environ.update(order["env"])
     os.chdir(order["home"])
     sys.argv = [order["program"], *order["argv"]]
-    _travel(order["now"])
+    time_machine.travel(order["now"], tick=True).start()
+    shift_stores()
     status = 70
     try:
         status = _status(PROGRAMS[order["program"]])
@@ -79,14 +80,6 @@ def _play(order: dict[str, Any]) -> None:
         for file in (sys.stdout, sys.stderr):
             file.flush()
         os._exit(status)
-
-
-def _travel(now: Any) -> None:
-    """Shift this machine's clock, and by as much the dates of replies, which come from servers under the usual clock."""
-    before = datetime.now(UTC)
-    time_machine.travel(now, tick=True).start()
-    shift = datetime.now(UTC) - before
-    import_module("reaper.ledger.rows").parsedate_to_datetime = lambda date: parsedate_to_datetime(date) + shift
 
 
 def _status(program: Callable[[], None]) -> int:
