@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +13,9 @@ from fakes.fake_deployment import FakeDeployment, due, finding_of, only
 from fakes.records import an_act
 from reaper.errors import CloudError, Reason
 from reaper.finding import Outcome
-from reaper.model import Result, StepName
+from reaper.kind import Kind
+from reaper.model import Resource, Result, StepName
+from reaper.observation import Observation, Window
 from reaper.record import SideChange, Snooze, before_action
 
 
@@ -102,6 +105,30 @@ def test_another_resource_under_its_name_is_left_alone(deployment: FakeDeploymen
     finding = only(deployment.sweep())
     assert (finding.outcome.result, deployment.cloud.log) == (Result.REFUSED, [])
     assert "was found under its name" in (finding.outcome.because or "")
+
+
+class DoubtfulDeployment(FakeDeployment):
+    """Whatever is observed right before an action is whole, but another reply about it was denied."""
+
+    @property
+    def kind(self) -> Kind[Any]:
+        """The kind of everything in its cloud."""
+        usual = super().kind
+
+        def observe(session: Any, resources: Sequence[Resource], window: Window) -> Iterable[Observation]:
+            if window.reads_in_full:
+                session.errors.append(CloudError(Reason.DENIED, "sagemaker:ListAlarms", "denied"))
+            return usual.observe(session, resources, window)
+
+        return replace(usual, observe=observe)
+
+
+def test_one_denied_reply_of_the_look_refuses_the_action():
+    deployment = DoubtfulDeployment()
+    deployment.cloud.add("churn")
+    finding = only(due(deployment).sweep())
+    assert (finding.outcome.result, deployment.cloud.log) == (Result.REFUSED, [])
+    assert "the re-check failed: sagemaker:ListAlarms" in (finding.outcome.because or "")
 
 
 def test_a_resource_gone_meanwhile_is_a_success(deployment):
