@@ -66,6 +66,15 @@ def test_without_a_lease_from_deciding_every_action_is_refused(deployment: FakeD
     assert "no lease" in (refused.because or "")
 
 
+def test_a_policy_that_changed_since_the_run_began_refuses_every_action(deployment: FakeDeployment):
+    decided = decided_run(deployment)
+    opened = deployment.open_act
+    deployment.open_act = lambda *given: replace(opened(*given), policy_sha256="f" * 64)  # type: ignore[method-assign]
+    refused = outcome(deployment, decided)
+    assert (refused.result, deployment.cloud.log) == (Result.REFUSED, [])
+    assert "the policy has changed" in (refused.because or "")
+
+
 def test_without_a_lease_at_the_time_of_the_action_it_is_refused(deployment: FakeDeployment):
     decided = decided_run(deployment)
     deployment.now += HOUR
