@@ -1,24 +1,28 @@
-"""The clocks of stores that run in other processes, for tests that shift this machine's."""
+"""Stores in other processes, which keep the true time while a test shifts the clock of this machine."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
+from datetime import datetime, tzinfo
 
 from time_machine import escape_hatch
 
 from reaper.ledger import rows
 
 
-def shift_stores() -> None:
-    """From now on the dates of the stores' replies are shifted by as much as this machine's clock, however that moves."""
+class TrueTime(datetime):
+    """`datetime` under the true clock."""
 
-    def shifted(date: str) -> datetime:
-        return parsedate_to_datetime(date) + (datetime.now(UTC) - escape_hatch.datetime.datetime.now(UTC))
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
+        """The true time."""
+        return escape_hatch.datetime.datetime.now(tz)
 
-    rows.parsedate_to_datetime = shifted
+
+def compare_true_clocks() -> None:
+    """From now on a ledger compares the dates of its store's replies with the true time, not with the shifted one."""
+    rows.datetime = TrueTime  # type: ignore[misc]
 
 
-def unshift_stores() -> None:
-    """Read these dates as they are again."""
-    rows.parsedate_to_datetime = parsedate_to_datetime
+def compare_own_clock() -> None:
+    """Compare them with this machine's clock again."""
+    rows.datetime = datetime  # type: ignore[misc]

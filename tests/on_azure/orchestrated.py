@@ -25,7 +25,7 @@ from azure.data.tables import TableServiceClient
 from azure.storage.blob import BlobServiceClient
 
 import azurite
-from fakes.shifted_clocks import shift_stores, unshift_stores
+from fakes.shifted_clocks import compare_own_clock, compare_true_clocks
 from on_azure import durable_engine, tokens
 from on_azure.durable_engine import Engine, Instance
 from reaper.azure.functions import report as run_report
@@ -196,8 +196,8 @@ def deployment(storage: Storage, tmp_path: Path, patch: pytest.MonkeyPatch) -> I
         stack.callback(endpoint.shutdown)
         binding = durable_engine.client_binding(f"http://127.0.0.1:{endpoint.server_port}")
         travel = stack.enter_context(time_machine.travel(NOW, tick=True))
-        shift_stores()
-        stack.callback(unshift_stores)
+        compare_true_clocks()
+        stack.callback(compare_own_clock)
         yield Deployment(server, engine, tmp_path, binding, storage.blobs, travel, _clusters(server))
 
 

@@ -22,7 +22,7 @@ import jinja2
 import time_machine
 
 import models_once
-from fakes.shifted_clocks import shift_stores
+from fakes.shifted_clocks import compare_true_clocks
 
 LEFT_OUT = ("__main__",)
 """Parts of the product that no command imports."""
@@ -72,7 +72,7 @@ def _play(order: dict[str, Any]) -> None:
     os.chdir(order["home"])
     sys.argv = [order["program"], *order["argv"]]
     time_machine.travel(order["now"], tick=True).start()
-    shift_stores()
+    compare_true_clocks()
     status = 70
     try:
         status = _status(PROGRAMS[order["program"]])

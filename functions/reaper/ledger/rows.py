@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
 from enum import StrEnum
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
@@ -161,6 +160,8 @@ def clock_skew(date: str | None) -> timedelta:
 
     https://www.rfc-editor.org/rfc/rfc9110#section-6.6.1
     """
+    from email.utils import parsedate_to_datetime  # late: it loads sockets, and only a ledger in a cloud needs it
+
     try:
         return datetime.now(UTC) - parsedate_to_datetime(date or "")
     except (TypeError, ValueError):  # a date without a zone, too
