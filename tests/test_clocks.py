@@ -20,8 +20,9 @@ from reaper.handover import Decided
 from reaper.ledger import rows
 from reaper.limits import holds
 from reaper.limits.holds import Breaker, Exceeded, Hold, HoldRow, LimitName, Release
-from reaper.model import AnnouncedAction, Mode, Result, State, StepName
+from reaper.model import AnnouncedAction, Mode, Pause, Result, State, StepName
 from reaper.notices.message import Audience
+from reaper.pending import stop_switch
 from reaper.pending.unfinished import change_open_targets
 from reaper.planning import dates
 from reaper.record import Record, dated_ahead_because, without_void_times
@@ -247,7 +248,7 @@ def test_a_clock_that_differs_from_the_ledgers_sends_and_does_nothing(skew: time
     assert (deployment.cloud.log, mails(deployment)) == ([], sent)
     [row] = [row for row in report.coverage if row.kind == "ledger"]
     apart = "ahead of" if skew > timedelta(0) else "behind"
-    assert f"this machine's clock is 11 minutes {apart} the ledger's, so no notice is sent and nothing is done" in (
+    assert f"this machine's clock is 11 minutes {apart} the ledger's, so this machine sends no notice and changes nothing" in (
         row.error or ""
     )
     deployment.ledger.store.clock_skew = skew / 2
@@ -267,6 +268,24 @@ def test_no_notice_goes_out_by_a_machine_whose_clock_is_wrong():
     report = run_phases(opened, hand_over)
     assert mails(deployment) == 0
     assert any("1 day behind the ledger's" in (row.error or "") for row in report.coverage)
+
+
+@pytest.mark.parametrize("skew", [-DAY, 90 * MINUTE], ids=["slow", "fast"])
+def test_no_action_is_carried_out_by_a_machine_whose_clock_is_wrong(skew: timedelta):
+    deployment = FakeDeployment()
+    deployment.cloud.add("churn")
+    due(deployment)
+
+    def hand_over(value: Any) -> Any:
+        if isinstance(value, Decided):  # what follows runs on another machine
+            stop_switch.set_pause(deployment.ledger, Pause(until=deployment.now + HOUR, by="lee"), deployment.now)
+            deployment.now += max(skew, timedelta(0))  # the pause seems to be over
+            deployment.ledger.store.clock_skew = skew
+        return value
+
+    finding = only(run_phases(deployment.open_run(), hand_over))
+    assert (finding.step.name, finding.outcome.result, deployment.cloud.log) == (StepName.STOP, Result.REFUSED, [])
+    assert "this machine's clock is" in (finding.outcome.because or "")
 
 
 @pytest.mark.parametrize(

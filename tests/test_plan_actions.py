@@ -360,6 +360,13 @@ OURS = a_record(acted=StepName.STOP, acted_at=DAYTIME - 12 * HOUR)
             StepName.NONE,
             id="we started it last, and somebody else stopped it",
         ),
+        pytest.param(
+            "ours",
+            changed(OURS, warned_at=DAYTIME + 2 * HOUR, reminded_at=DAYTIME + 10 * DAY, announced=AnnouncedAction.HOURS),
+            {},
+            StepName.NONE,
+            id="its notice is dated ahead, in part so far that it is void",
+        ),
         pytest.param("ours", OURS, {"changed": DAYTIME - 3 * HOUR}, StepName.NONE, id="somebody had it in hand since"),
         pytest.param("all", Record(), {"changed": OPENING - timedelta(seconds=1)}, StepName.START, id="everything is started"),
         pytest.param("all", Record(), {"changed": OPENING}, StepName.NONE, id="its owner stopped it this morning"),

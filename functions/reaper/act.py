@@ -15,8 +15,10 @@ from reaper.acting.executor import execute, settle_interrupted
 from reaper.acting.look import ActContext
 from reaper.case import Coverage
 from reaper.coverage import failure_row
+from reaper.errors import CloudError
 from reaper.finding import Finding, Outcome, is_action
 from reaper.handover import Acted, Decided
+from reaper.ledger.opening import require_right_clock
 from reaper.model import Result, Target
 from reaper.pending import stop_switch
 from reaper.policy.file import POLICY_CHANGED
@@ -86,6 +88,10 @@ def _refused_because(decided: Decided, context: ActContext) -> str | None:
     if context.session.target not in decided.leased:
         return "this run has no lease on its target"
     pause = stop_switch.read_pause(context.ledger, context.clock())
+    try:
+        require_right_clock(context.ledger)  # as of the read of the switch
+    except CloudError as error:
+        return str(error)
     return stop_switch.paused_because(pause) if pause else None
 
 

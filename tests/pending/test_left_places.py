@@ -164,3 +164,16 @@ def test_nothing_is_done_in_a_place_that_no_later_run_would_look_at(deployment: 
     assert any(row.kind == "ledger" and row.status is Status.FAILED for row in report.coverage)
     deployment.ledger.fail_on = lambda call, name: None
     assert only(deployment.sweep()).step.name is StepName.STOP
+
+
+def test_a_left_place_whose_lease_fails_is_a_failed_row(deployment: FakeDeployment):
+    stopped_untold(deployment)
+
+    def fail(call: str, name: str) -> None:
+        if call == "lease" and open_targets(deployment.ledger):
+            raise CloudError(Reason.DENIED, "dynamodb:PutItem", "denied")
+
+    deployment.ledger.fail_on = fail
+    report = sweep_elsewhere(deployment)
+    assert any("dynamodb:PutItem" in (row.error or "") for row in report.coverage)
+    assert letters(deployment) == []

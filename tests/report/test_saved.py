@@ -105,8 +105,12 @@ def test_a_file_that_is_no_report_is_refused(content: str | None, message: str, 
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["started_at", "metrics_requested", "currency", "mode", "source", "role", "complete", "tags"])
-@pytest.mark.parametrize("value", ["5", "null", '"x"', "[]", "{}", '"2026-11-21T10:17:00"', "NaN", "1e999"])
+@pytest.mark.parametrize(
+    "name", ["started_at", "metrics_requested", "currency", "mode", "source", "role", "complete", "tags", "then"]
+)
+@pytest.mark.parametrize(
+    "value", ["5", "null", '"x"', "[]", "{}", '"2026-11-21T10:17:00"', '{"action": "delete"}', "NaN", "1e999"]
+)
 def test_a_report_with_an_odd_value_is_refused_or_read(name: str, value: str, tmp_path: Path):
     """In one sentence: nothing else is raised."""
     text = re.sub(rf'"{name}": ("[^"]*"|[\d.]+|\w+|\{{[^}}]*\}})', f'"{name}": {value}', plain.render(report(FOUND)))

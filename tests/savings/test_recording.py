@@ -14,7 +14,7 @@ from fakes.fake_cloud import DENIED, STARTABLE
 from fakes.fake_deployment import POLICY, FakeDeployment, due, finding_of, policy
 from reaper.acting.restore import restore_resource
 from reaper.errors import CloudError, Reason
-from reaper.ledger.rows import AtVersion, Category
+from reaper.ledger.rows import AtVersion, Category, Key
 from reaper.model import Mode, Result, StepName
 from reaper.savings import book
 from reaper.savings.totals import Saved
@@ -209,3 +209,29 @@ def test_a_kind_that_could_not_be_read_is_no_zero(deployment: FakeDeployment):
     deployment.cloud.fail_on = denied
     deployment.sweep_after(days=1)
     assert [day.resources for day in book.read_trend(deployment.ledger, NOW, deployment.now)] == [1]
+
+
+def test_a_stop_of_ours_is_not_forgotten_if_another_credit_cannot_be_written(deployment: FakeDeployment):
+    """It was waited for as its owner's, and something else was credited meanwhile."""
+    deployment.cloud.add("other", tags={"owner": "jo@example.com"})
+    deployment.cloud.things.pop("churn")
+    due(deployment).sweep()
+    deployment.now += HOUR
+    deployment.cloud.add("churn")
+    deployment.sweep()
+    deployment.now += 3 * DAY + HOUR
+    put = deployment.ledger.store.put
+
+    def failing(key: Key, *given: Any) -> bool:
+        if key.category is Category.SAVED:
+            raise CloudError(Reason.THROTTLED, "dynamodb:PutItem", "throttled")
+        return put(key, *given)
+
+    deployment.ledger.store.put = failing  # type: ignore[method-assign]
+    report = deployment.sweep()
+    assert finding_of(report, "churn").outcome.result is Result.DONE
+    assert any("throttled" in (row.error or "") for row in report.coverage)
+    deployment.ledger.store.put = put  # type: ignore[method-assign]
+    deployment.sweep_after(hours=6)
+    running = {row.saving.subject.name: row.saving.cause for row in book.read_open(deployment.ledger, TARGET)[0]}
+    assert running["churn"] is book.Cause.OURS

@@ -91,7 +91,7 @@ def require_right_clock(ledger: Ledger) -> None:
     skew = ledger.store.clock_skew
     if abs(skew) > MAX_CLOCK_SKEW:
         apart = f"{format_duration(abs(skew))} {'ahead of' if skew > timedelta(0) else 'behind'} the ledger's"
-        because = f"this machine's clock is {apart}, so no notice is sent and nothing is done; set the clock right"
+        because = f"this machine's clock is {apart}, so this machine sends no notice and changes nothing; set its clock right"
         raise CloudError(Reason.REFUSED, "ledger:Read", because)
 
 

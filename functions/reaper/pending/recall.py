@@ -137,6 +137,7 @@ class RunLedger:
         if self.leases and self.ledger and not self.notices_only:
             leases, swept = self.leases, {target_of_row(row) for row in coverage if not row.is_own}
             left = {target for target in self.open_targets if target not in swept and leases.take(target)}
+            self._note_lost_leases(leases)
             if left and (settling := self._settle([], left, (), leases)):
                 self._add(settling[1], with_interrupted=True)
 

@@ -190,7 +190,7 @@ def _checked_lines(finding: Finding, known: ExplainContext) -> Lines:
 def _rule_lines(row: FindingRow, now: datetime) -> Lines:
     """The rule that applies, with its terms, the notes on it, its office hours and its freezes."""
     rule = row.rule_detail
-    then = f", then {rule.then['action']} after {rule.then['after']}" if rule.then else ""
+    then = f", then {rule.then.action} after {rule.then.after}" if rule.then else ""
     terms = f"at most {rule.action}, idle after {rule.idle_after}, grace {rule.grace}{then}"
     yield "rule", f"{row.rule}: {terms}"
     yield from (("", note) for note in row.rule_notes)

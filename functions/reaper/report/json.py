@@ -99,13 +99,21 @@ class HoursRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ThenRow:
+    """What follows a stop, as written in a policy."""
+
+    action: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RuleRow:
     """The effective rule, as written in a policy: `{"idle_after": "24h", "hours": {"on": "mon-fri 07:00-21:00", ...}}`."""
 
     action: Ceiling
     idle_after: str
     grace: str
-    then: Mapping[str, str] | None
+    then: ThenRow | None
     freezes: tuple[Freeze, ...]
     waits_because: str | None
     hours: HoursRow | None
@@ -374,7 +382,7 @@ def _rule_row(rule: Rule) -> RuleRow:
         action=rule.action,
         idle_after=duration.policy_duration(rule.idle_after),
         grace=f"{rule.business_days.count}bd" if rule.business_days else duration.policy_duration(rule.grace),
-        then={"action": "delete", "after": duration.policy_duration(after)} if after else None,
+        then=ThenRow(action="delete", after=duration.policy_duration(after)) if after else None,
         freezes=rule.freezes,
         waits_because=rule.waits_because,
         hours=HoursRow(on=on, tz=hours.tz, start=hours.restart, force=hours.force, except_=hours.calendars) if hours else None,

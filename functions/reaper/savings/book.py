@@ -295,9 +295,10 @@ def _record_target(target: Target, findings: Sequence[Finding], kinds: Collectio
         credited += [(still or saving, span)] if span else []
         if still and still.is_waiting and look.is_complete and look.case and look.case.verdict.state is State.IDLE:
             still = awaited.get(id_)
-        if still is None and saving.is_waiting:
-            still = begun.pop(id_, None)
-        after.append((row, still))
+        if still is None and saving.is_waiting and (new := begun.pop(id_, None)):
+            replace_open(ledger, row, new, now)  # at once, for no later run sees that the action began it
+        else:
+            after.append((row, still))
     for saving in [*begun.values(), *(saving for id_, saving in awaited.items() if id_ not in waiting)]:
         add_open(ledger, saving, now)
     not_added = add_credits(ledger, credited, now)
