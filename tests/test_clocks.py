@@ -296,6 +296,7 @@ def test_no_action_is_carried_out_by_a_machine_whose_clock_is_wrong(skew: timede
         (None, timedelta(0)),
         ("yesterday", timedelta(0)),
         ("Thu, 26 Nov 2026 12:00:00", timedelta(0)),
+        (f"Thu, {'9' * 30} Nov 2026 12:00:00 GMT", timedelta(0)),
     ],
 )
 def test_the_date_of_a_reply_says_how_far_the_clocks_are_apart(monkeypatch, date: str | None, skew: timedelta):

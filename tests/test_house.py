@@ -306,14 +306,14 @@ def folders() -> dict[str, int]:
 
 
 FIGURES = {
-    "lines": 39435,
+    "lines": 39437,
     "files": 214,
-    "lines of code": 19270,
-    "characters": 1962047,
+    "lines of code": 19272,
+    "characters": 1962197,
     "lines of templates, scripts and styles": 1171,
     "functions": 2573,
     "functions with one caller": 862,
-    "parameters only handed on": 1057,
+    "parameters only handed on": 1056,
     "classes": 332,
     "fmt: skip": 18,
     "Any": 391,
@@ -322,7 +322,7 @@ FOLDERS = {
     ".": 5282,
     "acting": 1447,
     "aws": 6779,
-    "azure": 5551,
+    "azure": 5553,
     "calendars": 1105,
     "cli": 1934,
     "doctor": 1131,

@@ -152,6 +152,20 @@ def test_a_shared_failure_is_raised_to_each_kind(server: Server, cloud: CloudSes
     assert cloud.calls[READ] == 1
 
 
+def test_a_fault_of_this_machine_is_not_raised_to_each_kind(server: Server, cloud: CloudSession):
+    replies = iter([RuntimeError("can't start new thread"), "fresh"])
+
+    def read() -> str:
+        reply = next(replies)
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+    with pytest.raises(RuntimeError):
+        cloud.read_once("computes", read)
+    assert [cloud.read_once("computes", read) for _ in range(2)] == ["fresh", "fresh"]
+
+
 def test_resource_graphs_quota_is_waited_for(server: Server, cloud: CloudSession):
     server.world.graph.quota, server.world.graph.resets_after = 1, "00:00:01"
     list(workspaces.list_resources(cloud, "Microsoft.MachineLearningServices/workspaces"))

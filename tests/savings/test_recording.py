@@ -211,7 +211,7 @@ def test_a_kind_that_could_not_be_read_is_no_zero(deployment: FakeDeployment):
     assert [day.resources for day in book.read_trend(deployment.ledger, NOW, deployment.now)] == [1]
 
 
-def test_a_stop_of_ours_is_not_forgotten_if_another_credit_cannot_be_written(deployment: FakeDeployment):
+def test_a_begun_saving_lasts_if_another_credit_cannot_be_written(deployment: FakeDeployment):
     """It was waited for as its owner's, and something else was credited meanwhile."""
     deployment.cloud.add("other", tags={"owner": "jo@example.com"})
     deployment.cloud.things.pop("churn")

@@ -414,6 +414,8 @@ class CloudSession:
             try:
                 own.set_result(read())
             except BaseException as error:
+                if not isinstance(error, CloudError):
+                    del self._results[key]  # only those who wait now hear of it
                 own.set_exception(error)
                 raise
         return result.result()

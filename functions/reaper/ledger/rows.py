@@ -164,7 +164,7 @@ def clock_skew(date: str | None) -> timedelta:
 
     try:
         return datetime.now(UTC) - parsedate_to_datetime(date or "")
-    except (TypeError, ValueError):  # a date without a zone, too
+    except (TypeError, ValueError, OverflowError):  # a date without a zone, too
         return timedelta(0)
 
 
