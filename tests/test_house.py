@@ -306,10 +306,10 @@ def folders() -> dict[str, int]:
 
 
 FIGURES = {
-    "lines": 39437,
+    "lines": 39438,
     "files": 214,
-    "lines of code": 19272,
-    "characters": 1962197,
+    "lines of code": 19273,
+    "characters": 1962210,
     "lines of templates, scripts and styles": 1171,
     "functions": 2573,
     "functions with one caller": 862,
@@ -319,7 +319,7 @@ FIGURES = {
     "Any": 391,
 }
 FOLDERS = {
-    ".": 5282,
+    ".": 5283,
     "acting": 1447,
     "aws": 6779,
     "azure": 5553,

@@ -261,16 +261,17 @@ def plan_step(view: View) -> Step:
 
 
 def _planned_step(view: View) -> Step:
-    ahead = because_of(view, "dated ahead")  # of the whole record: its void times don't make the others right
+    if ahead := because_of(view, "dated ahead"):  # of the whole record: its void times don't make the others right
+        return _no_step(because_of(view, "interrupted") or ahead)
     view = without_void_notice(replace(view, record=without_void_times(view.record, view.now)))
     case, act = view.case, view.record.act
-    if view.announces and may_start(view) and not ahead:
+    if view.announces and may_start(view):
         if act and act.action is StepName.START and (requested := because_of(view, "requested")):
             return _no_step(requested)
         by_rule = f"{case.rule.name} starts everything that has office hours"
         why = "the reaper had stopped it" if was_stopped_by_reaper(view) else by_rule
         return Step(name=StepName.START, because=f"its office hours have begun, and {why}")
-    if because := because_of(view, "interrupted") or ahead or because_of(view, *KEEPS_ALL):
+    if because := because_of(view, *KEEPS_ALL):
         return _no_step(because)
     if view.announces and follows_hours(view):
         return _hours_step(view)
